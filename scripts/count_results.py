@@ -2,7 +2,8 @@
 """Prints the logs of failed tests and sums all into the last line: "N passed, N failed, N skipped".
 
 Reads the table that scripts/test writes (label, exit code, seconds, log base or "-") and, for each
-meson test run, meson's own logs: BASE.json has one line a test, BASE.junit.xml the parts of TAP tests.
+meson test run, meson's own logs: BASE.json has one line a test, BASE.junit.xml the parts of TAP
+tests.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def tap_parts(junit: Path) -> dict[str, Count]:
     if not junit.exists():
         return parts
     for suite in ElementTree.parse(junit).getroot().iter("testsuite"):
-        # A TAP test is a suite of its own, "PROJECT.NAME"; all the others share the suite "PROJECT".
+        # A TAP test is a suite of its own, "PROJECT.NAME"; the others share the suite "PROJECT".
         _, _, test = suite.get("name", "").partition(".")
         if not test:
             continue
