@@ -131,7 +131,7 @@ def check_preload_quiet(value: str) -> Check:
         "preload",
         "fail",
         said.splitlines()[0] if said else f"/bin/true: exit code {done.returncode}",
-        "the file must be readable, for this machine's architecture, on a file system without noexec",
+        "the file must be readable, for this architecture, on a file system without noexec",
     )
 
 
@@ -140,9 +140,7 @@ def check_preload_answers(value: str) -> Check:
     name = "interception"
     found = run_probe("preload", clean_environment(LD_PRELOAD=value))
     if "error" in found:
-        return Check(
-            name, "fail", found["error"], "report this with the output of zone doctor --json"
-        )
+        return Check(name, "fail", found["error"], "please report this, with zone doctor --json")
     missed = [
         what
         for what in ("dlsym", "exported", "resolved")
@@ -281,7 +279,7 @@ def mig_row() -> Check:
             "MIG",
             "warn",
             "enabled on a device",
-            "a process sees one instance: max_pending_mb and max_cached_mb count against its memory",
+            "a process sees one instance, and the limits in MiB are to fit its memory",
         )
     return Check("MIG", "ok", "not in use")
 

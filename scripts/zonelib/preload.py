@@ -24,7 +24,7 @@ def has_libzone(value: str) -> bool:
 
 
 def with_libzone(value: str, library: Path) -> str:
-    """The value with libzone appended, unless one is there: two pools would be in each other's way."""
+    """The value with libzone appended, unless one is there: one pool is enough."""
     if SEPARATORS.search(str(library)):
         raise ZoneError(
             f"{library}: LD_PRELOAD cannot carry a path with a space or a colon; link it elsewhere",

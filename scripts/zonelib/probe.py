@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What zone doctor asks of the driver and the preload. Runs as a program of its own and prints JSON.
+"""What zone doctor asks of the driver and the preload: a program of its own that prints JSON.
 
-A broken driver may hang or crash whoever calls it; zone doctor starts this file in a child and waits
-for a bounded time. It imports nothing of zonelib, so that any Python can run it by path.
+A broken driver may hang or crash whoever calls it; zone doctor starts this file in a child and
+waits for a bounded time. It imports nothing of zonelib, so that any Python can run it by path.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a program, and every program that it starts, with libzone.
 
-Sets ZONE_ALLOC_CONF and ZONE_REPORT, appends libzone.so to LD_PRELOAD, passes signals on and returns
-the program's exit code (128+n if signal n ended it, 127 if it was not found). Unless --report or
-ZONE_REPORT sends the reports elsewhere, they are printed on stderr when the program has ended, and one
-line says so if no process asked for GPU memory through libzone.
+Sets ZONE_ALLOC_CONF and ZONE_REPORT, appends libzone.so to LD_PRELOAD, passes signals on and
+returns the program's exit code (128+n if signal n ended it, 127 if it was not found). Unless
+--report or ZONE_REPORT sends the reports elsewhere, they are printed on stderr when the program has
+ended, and one line says so if no process asked for GPU memory through libzone.
 """
 
 from __future__ import annotations
