@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bins of freed blocks: see bins.h. The table of large classes is an open-addressed hash that is only
+ * ever added to; a grown copy replaces it, so that readers need no lock.
+ */
+#include "bins.h"
+
+#include "meta.h"
+
+#include <string.h>
+
+enum { BINS_LARGE_START = 256 };
+
+void zone_bins_init(struct zone_bins *bins)
+{
+    memset(bins, 0, sizeof(*bins));
+    pthread_mutex_init(&bins->lock, NULL);
+    for (unsigned i = 0; i < ZONE_BIN_SMALL_COUNT; i++) {
+        pthread_mutex_init(&bins->small[i].lock, NULL);
+        bins->small[i].bytes = i * ZONE_BIN_STEP;
+    }
+}
+
+static size_t large_hash(size_t bytes)
+{
+    return (size_t)((uint64_t)(bytes / ZONE_BIN_STEP) * UINT64_C(0x9E3779B97F4A7C15) >> 20);
+}
+
+/* The slot of the class in the table: its bin's, or the empty one where it would go. */
+static struct zone_bin *_Atomic *large_slot(struct zone_bin_table *table, size_t bytes)
+{
+    for (size_t i = large_hash(bytes);; i++) {
+        struct zone_bin *_Atomic *slot = &table->slots[i & table->mask];
+        struct zone_bin *bin = atomic_load_explicit(slot, memory_order_acquire);
+        if (!bin || bin->bytes == bytes) {
+            return slot;
+        }
+    }
+}
+
+struct zone_bin *zone_bins_find(struct zone_bins *bins, size_t bytes)
+{
+    if (ZONE_LIKELY(bytes < ZONE_BIN_LARGE)) {
+        return &bins->small[bytes / ZONE_BIN_STEP];
+    }
+    struct zone_bin_table *table = atomic_load_explicit(&bins->large, memory_order_acquire);
+    return table ? atomic_load_explicit(large_slot(table, bytes), memory_order_acquire) : NULL;
+}
+
+/* A table with room for one more class; NULL when there is no memory. Lock held. */
+static struct zone_bin_table *large_room_locked(struct zone_bins *bins)
+{
+    struct zone_bin_table *old = atomic_load_explicit(&bins->large, memory_order_relaxed);
+    if (old && bins->large_count < (old->mask + 1) / 2) {
+        return old;
+    }
+    size_t slots = old ? 2 * (old->mask + 1) : BINS_LARGE_START;
+    struct zone_bin_table *table = zone_meta_alloc(sizeof(*table) + slots * sizeof(table->slots[0]));
+    if (!table) {
+        return NULL;
+    }
+    table->mask = slots - 1;
+    for (size_t i = 0; old && i <= old->mask; i++) {
+        struct zone_bin *bin = atomic_load_explicit(&old->slots[i], memory_order_relaxed);
+        if (bin) {
+            atomic_store_explicit(large_slot(table, bin->bytes), bin, memory_order_relaxed);
+        }
+    }
+    atomic_store_explicit(&bins->large, table, memory_order_release);
+    return table;
+}
+
+static struct zone_bin *large_make_locked(struct zone_bins *bins, size_t bytes)
+{
+    struct zone_bin_table *table = large_room_locked(bins);
+    if (!table) {
+        return NULL;
+    }
+    struct zone_bin *_Atomic *slot = large_slot(table, bytes);
+    struct zone_bin *bin = atomic_load_explicit(slot, memory_order_relaxed);
+    if (!bin) {
+        bin = zone_meta_alloc(sizeof(*bin));
+        if (bin) {
+            pthread_mutex_init(&bin->lock, NULL);
+            bin->bytes = bytes;
+            bins->large_count++;
+            atomic_store_explicit(slot, bin, memory_order_release);
+        }
+    }
+    return bin;
+}
+
+struct zone_bin *zone_bins_make(struct zone_bins *bins, size_t bytes)
+{
+    struct zone_bin *bin = zone_bins_find(bins, bytes);
+    if (bin && atomic_load_explicit(&bin->listed, memory_order_acquire)) {
+        return bin;
+    }
+    pthread_mutex_lock(&bins->lock);
+    if (!bin) {
+        bin = large_make_locked(bins, bytes);
+    }
+    if (bin && !atomic_load_explicit(&bin->listed, memory_order_relaxed)) {
+        bin->older = atomic_load_explicit(&bins->newest, memory_order_relaxed);
+        atomic_store_explicit(&bins->newest, bin, memory_order_release);
+        atomic_store_explicit(&bin->listed, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&bins->lock);
+    return bin;
+}
+
+void zone_bin_push(struct zone_bin *bin, struct zone_block *block)
+{
+    block->next = NULL;
+    pthread_mutex_lock(&bin->lock);
+    if (bin->tail) {
+        bin->tail->next = block;
+    } else {
+        bin->head = block;
+    }
+    bin->tail = block;
+    pthread_mutex_unlock(&bin->lock);
+}
+
+static struct zone_block *bin_take_locked(struct zone_bin *bin, uint64_t ready,
+                                          uint64_t *ret_stamp)
+{
+    struct zone_block *block = bin->head;
+    if (!block || block->stamp > ready) {
+        *ret_stamp = block ? block->stamp : 0;
+        return NULL;
+    }
+    bin->head = block->next;
+    if (!bin->head) {
+        bin->tail = NULL;
+    }
+    return block;
+}
+
+struct zone_block *zone_bin_take(struct zone_bin *bin, uint64_t ready, uint64_t *ret_stamp)
+{
+    pthread_mutex_lock(&bin->lock);
+    struct zone_block *block = bin_take_locked(bin, ready, ret_stamp);
+    pthread_mutex_unlock(&bin->lock);
+    return block;
+}
+
+struct zone_block *zone_bin_serve(struct zone_bin *bin, uint64_t ready, size_t req_bytes,
+                                  uint64_t *ret_stamp)
+{
+    pthread_mutex_lock(&bin->lock);
+    struct zone_block *block = bin_take_locked(bin, ready, ret_stamp);
+    if (block) {
+        bin->hits++;
+        bin->requested += req_bytes;
+    }
+    pthread_mutex_unlock(&bin->lock);
+    return block;
+}
+
+void zone_bin_missed(struct zone_bin *bin, size_t req_bytes, uint64_t ns)
+{
+    pthread_mutex_lock(&bin->lock);
+    bin->misses++;
+    bin->miss_ns += ns;
+    bin->requested += req_bytes;
+    pthread_mutex_unlock(&bin->lock);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A block: one allocation of the driver, handed out again and again to requests of its size class.
+ *
+ * States, each change made by exactly one thread:
+ *   LIVE     the program owns it                 -> FREED by the program's free (compare and swap)
+ *   FREED    in a bin, or on the way there       -> LIVE when handed out, LEAVING when given back
+ *   LEAVING  being given back to the driver      -> gone, or back to where it was if that failed
+ * Invariant: bytes is the size that the driver allocated; 0 < req_bytes <= bytes while LIVE.
+ * Records are recycled but never unmapped, so a lock-free reader may look at a retired one; it must
+ * compare addr with the address it looked up.
+ */
+#pragma once
+
+#include "base.h"
+
+#include <stdatomic.h>
+
+enum zone_block_state {
+    ZONE_BLOCK_GONE,
+    ZONE_BLOCK_LIVE,
+    ZONE_BLOCK_FREED,
+    ZONE_BLOCK_LEAVING,
+};
+
+enum zone_block_kind {
+    ZONE_BLOCK_DEVICE,  /* cuMemAlloc memory: pooled */
+    ZONE_BLOCK_MANAGED, /* known only because its existence changes when a free must wait */
+};
+
+struct zone_pool;
+
+struct zone_block {
+    zone_addr_t addr;         /* const while the record is in use */
+    size_t bytes;             /* const; what the driver allocated, the size class */
+    size_t req_bytes;         /* owner; what the program asked for */
+    uint64_t stamp;           /* bin lock; the epoch that must be ready before reuse */
+    struct zone_pool *pool;   /* const */
+    struct zone_block *next;  /* bin lock, or the spare list's */
+    _Atomic uint64_t uses;    /* how often it was handed out again: makes buffer ids unique */
+    uint32_t serial;          /* const; number of the record in this process */
+    _Atomic uint8_t state;    /* enum zone_block_state */
+    uint8_t kind;             /* const; enum zone_block_kind */
+    bool fresh;               /* owner; the first use since the driver allocated it */
+    _Atomic uint8_t tainted;  /* others may hold the memory itself: freed for real, never recycled */
+};
+
+/* A record in state GONE, or NULL when the host has no memory. */
+struct zone_block *zone_block_new(void);
+
+/* Returns the record; the caller has taken it out of the pointer map. */
+void zone_block_delete(struct zone_block *block);
+
+/* CU_POINTER_ATTRIBUTE_BUFFER_ID of a block that was handed out again: never the driver's (those are
+ * small numbers), never the same twice. */
+static inline uint64_t zone_block_buffer_id(const struct zone_block *block)
+{
+    return (uint64_t)1 << 63 |
+           (atomic_load_explicit(&block->uses, memory_order_relaxed) & 0x7fffffffff) << 24 |
+           (block->serial & 0xffffff);
+}

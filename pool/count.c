@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fills a snapshot of counters from a pool. Most numbers are derived here rather than counted on the fast
+ * path: the bins know how often they served and what a miss of their class took. Reads without stopping
+ * anybody, so a snapshot taken while threads allocate may be off by what they are doing.
+ */
+#include "pool.h"
+
+static uint64_t load(const _Atomic uint64_t *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+/* A gauge from a level and the total that was ever added to it. */
+static struct zone_gauge gauge(const struct zone_level *level, uint64_t allocated)
+{
+    struct zone_gauge ret = {
+        .current = zone_level_now(level),
+        .peak = atomic_load_explicit(&level->peak, memory_order_relaxed),
+        .allocated = allocated,
+    };
+    ret.freed = allocated > ret.current ? allocated - ret.current : 0;
+    return ret;
+}
+
+struct bin_sums {
+    uint64_t served_bytes;
+    uint64_t requested;
+    uint64_t missed_bytes;
+};
+
+static void count_bins(struct zone_pool *pool, struct zone_counters *ret, struct bin_sums *sums)
+{
+    struct zone_bin *bin = atomic_load_explicit(&pool->bins.newest, memory_order_acquire);
+    for (; bin; bin = bin->older) {
+        /* Not locked: at exit a thread may have been stopped while it held the lock. */
+        uint64_t hits = bin->hits;
+        uint64_t misses = bin->misses;
+        ret->hits += hits;
+        ret->misses += misses;
+        sums->served_bytes += (hits + misses) * bin->bytes;
+        sums->missed_bytes += misses * bin->bytes;
+        sums->requested += bin->requested;
+        ret->saved_ns += misses > 0 ? hits * (bin->miss_ns / misses) : 0;
+    }
+}
+
+void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret)
+{
+    struct zone_pool_counts *counts = &pool->counts;
+    struct bin_sums sums = {0};
+    count_bins(pool, ret, &sums);
+    ret->allocated_bytes = gauge(&pool->allocated, sums.served_bytes);
+    ret->requested_bytes = gauge(&pool->requested, sums.requested);
+    ret->allocation = gauge(&pool->live, ret->hits + ret->misses);
+    ret->reserved_bytes = gauge(&pool->reserved, sums.missed_bytes);
+    ret->segment = gauge(&pool->segments, ret->misses);
+    size_t pending = zone_fence_pending(&pool->fence);
+    uint64_t idle = ret->reserved_bytes.current > ret->allocated_bytes.current
+                        ? ret->reserved_bytes.current - ret->allocated_bytes.current
+                        : 0;
+    ret->pending_bytes.current = pending < idle ? pending : idle;
+    ret->cached_bytes.current = idle - ret->pending_bytes.current;
+    ret->active_bytes.current = ret->allocated_bytes.current + ret->pending_bytes.current;
+    ret->driver_alloc_calls = load(&counts->driver_allocs);
+    ret->driver_alloc_ns = load(&counts->driver_alloc_ns);
+    ret->driver_free_calls = load(&counts->driver_frees);
+    ret->driver_free_ns = load(&counts->driver_free_ns);
+    ret->records = pool->fence.counts.records;
+    ret->record_failures = pool->fence.counts.record_failures;
+    ret->queries = pool->fence.counts.queries;
+    ret->throttle_waits = load(&counts->throttle_waits);
+    ret->throttle_wait_ns = load(&counts->throttle_wait_ns);
+    ret->sync_waits = load(&counts->sync_waits);
+    ret->sync_wait_ns = load(&counts->sync_wait_ns);
+    ret->trims = load(&counts->trims);
+    ret->trimmed_bytes = load(&counts->trimmed_bytes);
+    ret->oom_rung = load(&counts->rungs);
+    ret->oom_wait_ns = load(&counts->rung_wait_ns);
+    ret->ooms = load(&counts->ooms);
+    ret->tainted = load(&counts->tainted);
+    ret->fault_code = (uint64_t)atomic_load_explicit(&pool->fault, memory_order_relaxed);
+}

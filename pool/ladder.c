@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an allocation does when its class has no ready block, cheapest first:
+ *   rung 1  ask the device once whether the oldest block of the class is ready by now
+ *   rung 2  grow: the driver allocates a block of the class
+ *   rung 3  the driver has no memory: poll until a block of the class is ready or the context is at rest, at
+ *           most oom_wait_ms
+ *   rung 4  the context is at rest: give ready blocks of other classes back, then ask the driver again
+ *   rung 5  the driver's own error
+ * Only the last rungs wait: a program that holds a lock which running work needs would otherwise hang in
+ * an allocation that natively returns.
+ */
+#include "pool.h"
+
+#include "ptrmap.h"
+#include "registry.h"
+
+enum { NAP_NS_MIN = 20000, NAP_NS_MAX = 1000000 };
+
+/* Calls the driver's allocator and counts it. */
+static int ladder_driver_alloc(struct zone_pool *pool, size_t bytes, zone_addr_t *ret_addr,
+                               uint64_t *ret_ns)
+{
+    const struct zone_gpu *gpu = pool->process->gpu;
+    uint64_t start = gpu->now_ns();
+    int rc = gpu->alloc(ret_addr, bytes);
+    *ret_ns = gpu->now_ns() - start;
+    zone_count_add(&pool->counts.driver_allocs, 1);
+    zone_count_add(&pool->counts.driver_alloc_ns, *ret_ns);
+    return rc;
+}
+
+bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, size_t req_bytes,
+                     uint64_t ns)
+{
+    struct zone_bin *bin = zone_bins_make(&pool->bins, bytes);
+    struct zone_block *block = bin ? zone_block_new() : NULL;
+    if (!block) {
+        return false;
+    }
+    block->addr = addr;
+    block->bytes = bytes;
+    block->req_bytes = req_bytes;
+    block->stamp = 0;
+    block->pool = pool;
+    block->kind = ZONE_BLOCK_DEVICE;
+    /* The record may have served before: the address is new to it, the buffer id must be the driver's. */
+    block->fresh = true;
+    atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
+    if (!zone_ptrmap_set(block)) {
+        zone_block_delete(block);
+        return false;
+    }
+    zone_level_add(&pool->reserved, bytes);
+    zone_level_add(&pool->segments, 1);
+    zone_level_add(&pool->allocated, bytes);
+    zone_level_add(&pool->requested, req_bytes);
+    zone_level_add(&pool->live, 1);
+    zone_bin_missed(bin, req_bytes, ns);
+    zone_pool_look(pool, bytes);
+    return true;
+}
+
+/* Rung 2. */
+static int ladder_grow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
+                       zone_addr_t *ret_addr)
+{
+    uint64_t ns;
+    zone_addr_t addr;
+    int rc = ladder_driver_alloc(pool, bytes, &addr, &ns);
+    if (rc != ZONE_GPU_OK) {
+        return rc;
+    }
+    *ret_addr = addr;
+    zone_pool_adopt(pool, addr, bytes, req_bytes, ns);
+    return ZONE_GPU_OK;
+}
+
+/* Ready block of the class, asking the device if the oldest is not known to be. */
+static bool ladder_ask(struct zone_pool *pool, struct zone_bin *bin, uint64_t stamp,
+                       size_t req_bytes, zone_addr_t *ret_addr, int *ret_fault)
+{
+    return stamp > 0 &&
+           zone_fence_ask(&pool->fence, pool->process->gpu, stamp, ret_fault) &&
+           zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp);
+}
+
+/* Brings the context to rest as far as deadline_ns allows. bin may be NULL; a block of it that becomes ready
+ * meanwhile is taken: *ret_served. True when all work that had been submitted is complete. */
+static bool ladder_rest(struct zone_pool *pool, struct zone_bin *bin, size_t req_bytes,
+                        uint64_t deadline_ns, zone_addr_t *ret_addr, bool *ret_served,
+                        int *ret_fault)
+{
+    const struct zone_gpu *gpu = pool->process->gpu;
+    struct zone_ticket ticket;
+    uint64_t start = gpu->now_ns();
+    uint64_t nap = NAP_NS_MIN;
+    bool rest = false;
+    /* Closes the open epoch, so that blocks whose free recorded nothing get their turn too. */
+    int rc = zone_fence_close(&pool->fence, gpu, pool->ctx, 0, zone_pool_thread(), &ticket);
+    if (zone_gpu_is_fault(rc)) {
+        *ret_fault = rc;
+    }
+    for (*ret_served = false; !*ret_fault;) {
+        uint64_t stamp = 0;
+        if (bin) {
+            *ret_served = zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp) ||
+                          ladder_ask(pool, bin, stamp, req_bytes, ret_addr, ret_fault);
+        }
+        if (*ret_served) {
+            break;
+        }
+        rest = zone_fence_ready(&pool->fence) >= ticket.epoch ||
+               (ticket.published &&
+                zone_fence_ask(&pool->fence, gpu, ticket.epoch, ret_fault));
+        /* Without an event there is nothing to wait for. */
+        if (rest || gpu->now_ns() >= deadline_ns || (gpu->record && !ticket.published)) {
+            break;
+        }
+        gpu->sleep_ns(nap);
+        nap = nap * 2 < NAP_NS_MAX ? nap * 2 : NAP_NS_MAX;
+    }
+    zone_count_add(&pool->counts.rung_wait_ns, gpu->now_ns() - start);
+    return rest;
+}
+
+static uint64_t ladder_deadline(const struct zone_pool *pool)
+{
+    return pool->process->gpu->now_ns() + pool->process->options->oom_wait_ms * UINT64_C(1000000);
+}
+
+/* Rungs 3 to 5. */
+static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, size_t req_bytes,
+                                          zone_addr_t *ret_addr)
+{
+    int fault = 0;
+    bool served;
+    uint64_t deadline = ladder_deadline(pool);
+    zone_count_add(&pool->counts.rungs, 1);
+    bool rest = ladder_rest(pool, zone_bins_find(&pool->bins, bytes), req_bytes, deadline, ret_addr,
+                            &served, &fault);
+    if (served) {
+        return ZONE_GPU_OK;
+    }
+    if (fault) {
+        return zone_pool_note(pool, fault);
+    }
+    int rc = ZONE_GPU_OUT_OF_MEMORY;
+    if (rest) {
+        /* First what would do if the driver's memory were in one piece, then everything. */
+        if (zone_pool_give_back(pool, bytes) > 0) {
+            rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
+        }
+        if (rc == ZONE_GPU_OUT_OF_MEMORY && zone_pool_give_back(pool, SIZE_MAX) > 0) {
+            rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
+        }
+    }
+    if (rc == ZONE_GPU_OUT_OF_MEMORY) {
+        /* Other contexts may hold cached memory of the same device. */
+        if (zone_registry_rescue(pool->device, pool) > 0) {
+            rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
+        }
+    }
+    if (rc == ZONE_GPU_OUT_OF_MEMORY) {
+        zone_count_add(&pool->counts.ooms, 1);
+    }
+    return rc;
+}
+
+int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes, uint64_t stamp,
+                         zone_addr_t *ret_addr)
+{
+    int fault = atomic_load_explicit(&pool->fault, memory_order_relaxed);
+    if (fault || bytes == 0 || bytes > pool->total) {
+        /* A lost context, or a size that no device has: the driver says what it says. */
+        return pool->process->gpu->alloc(ret_addr, req_bytes);
+    }
+    struct zone_bin *bin = zone_bins_find(&pool->bins, bytes);
+    if (bin && ladder_ask(pool, bin, stamp, req_bytes, ret_addr, &fault)) {
+        return ZONE_GPU_OK;
+    }
+    if (fault) {
+        return zone_pool_note(pool, fault);
+    }
+    int rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
+    if (rc == ZONE_GPU_OUT_OF_MEMORY) {
+        rc = ladder_out_of_memory(pool, bytes, req_bytes, ret_addr);
+    }
+    zone_pool_note(pool, rc);
+    return rc;
+}
+
+int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr)
+{
+    size_t bytes = zone_options_roundup(pool->process->options, req_bytes);
+    if (bytes == 0 || bytes > pool->total ||
+        atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
+        return pool->process->gpu->alloc(ret_addr, req_bytes);
+    }
+    int rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
+    if (rc != ZONE_GPU_OUT_OF_MEMORY) {
+        return rc;
+    }
+    uint64_t stamp;
+    struct zone_bin *bin = zone_bins_find(&pool->bins, bytes);
+    if (bin && zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp)) {
+        return ZONE_GPU_OK;
+    }
+    return zone_pool_give_back(pool, SIZE_MAX) > 0 ? ladder_grow(pool, bytes, req_bytes, ret_addr)
+                                                   : rc;
+}
+
+size_t zone_pool_rescue(struct zone_pool *pool)
+{
+    int fault = 0;
+    bool served;
+    zone_addr_t none;
+    if (atomic_load_explicit(&pool->fault, memory_order_relaxed) ||
+        zone_level_now(&pool->reserved) == zone_level_now(&pool->allocated)) {
+        return 0;
+    }
+    bool rest = ladder_rest(pool, NULL, 0, ladder_deadline(pool), &none, &served, &fault);
+    return rest && !fault ? zone_pool_give_back(pool, SIZE_MAX) : 0;
+}

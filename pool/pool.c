@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The two fast paths. An allocation that finds a ready block of its class calls no driver function and takes
+ * one bin's lock for a few instructions; so does the free of a small block, fifteen times of sixteen.
+ * Slow exits: zone_pool_alloc_slow (ladder.c) and pool_free_recording below.
+ */
+#include "pool.h"
+
+#include "ptrmap.h"
+
+/* Frees below 1 MiB share records: one for so many frees or bytes of a thread, as the record costs
+ * more than the rest of the free (facts.md: 0.3 µs). */
+enum { FREES_A_RECORD = 16 };
+#define BYTES_A_RECORD ZONE_MIB
+
+/* What a thread has freed since its last record. */
+struct thread_frees {
+    const struct zone_pool *pool;
+    unsigned frees;
+    size_t bytes;
+};
+
+static _Thread_local struct thread_frees thread_open;
+
+uintptr_t zone_pool_thread(void)
+{
+    return (uintptr_t)&thread_open;
+}
+
+bool zone_pool_thread_has_open_frees(void)
+{
+    return thread_open.frees > 0;
+}
+
+bool zone_pool_reuse(struct zone_pool *pool, struct zone_bin *bin, size_t req_bytes,
+                     zone_addr_t *ret_addr, uint64_t *ret_stamp)
+{
+    struct zone_block *block =
+        zone_bin_serve(bin, zone_fence_ready(&pool->fence), req_bytes, ret_stamp);
+    if (!block) {
+        return false;
+    }
+    block->req_bytes = req_bytes;
+    block->fresh = false;
+    atomic_fetch_add_explicit(&block->uses, 1, memory_order_relaxed);
+    zone_level_add(&pool->allocated, block->bytes);
+    zone_level_add(&pool->requested, req_bytes);
+    zone_level_add(&pool->live, 1);
+    *ret_addr = block->addr;
+    atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
+    return true;
+}
+
+int zone_pool_alloc(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr)
+{
+    uint64_t stamp = 0;
+    size_t bytes = zone_options_roundup(pool->process->options, req_bytes);
+    struct zone_bin *bin = bytes > 0 ? zone_bins_find(&pool->bins, bytes) : NULL;
+    if (ZONE_LIKELY(bin && zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp))) {
+        return ZONE_GPU_OK;
+    }
+    return zone_pool_alloc_slow(pool, bytes, req_bytes, stamp, ret_addr);
+}
+
+static void pool_count_free(struct zone_pool *pool, const struct zone_block *block)
+{
+    zone_level_sub(&pool->allocated, block->bytes);
+    zone_level_sub(&pool->requested, block->req_bytes);
+    zone_level_sub(&pool->live, 1);
+}
+
+/* Must a free by cuMemFree wait for its own mark, as natively? */
+static bool pool_waits(const struct zone_pool *pool)
+{
+    return pool->order == ZONE_FREE_ORDER_SYNC ||
+           (pool->order == ZONE_FREE_ORDER_AUTO &&
+            atomic_load_explicit(&pool->process->host_watched, memory_order_relaxed) > 0);
+}
+
+/* Counts a small free of this thread; true when it is time to record. */
+static bool pool_record_due(const struct zone_pool *pool, size_t bytes)
+{
+    struct thread_frees *open = &thread_open;
+    if (open->pool != pool) {
+        *open = (struct thread_frees){.pool = pool};
+    }
+    open->frees++;
+    open->bytes += bytes;
+    return open->frees >= FREES_A_RECORD || open->bytes >= BYTES_A_RECORD;
+}
+
+int zone_pool_note(struct zone_pool *pool, int rc)
+{
+    if (!zone_gpu_is_fault(rc)) {
+        return ZONE_GPU_OK;
+    }
+    atomic_store_explicit(&pool->fault, rc, memory_order_relaxed);
+    return rc;
+}
+
+/* The throttle: the free waits where the native one would, for less, and rarely. */
+static int pool_throttle(struct zone_pool *pool, const struct zone_ticket *ticket, size_t target)
+{
+    uint64_t waited = 0;
+    int rc = zone_fence_settle_to(&pool->fence, pool->process->gpu, ticket, target, &waited);
+    if (waited > 0) {
+        zone_count_add(&pool->counts.throttle_waits, 1);
+        zone_count_add(&pool->counts.throttle_wait_ns, waited);
+    }
+    return rc;
+}
+
+/* free_order sync, and auto while the host watches memory: waits for all that the native free waits
+ * for. record_rc is what the free's record returned. */
+static int pool_wait_as_native(struct zone_pool *pool, const struct zone_ticket *ticket,
+                               int record_rc)
+{
+    const struct zone_gpu *gpu = pool->process->gpu;
+    uint64_t waited = 0;
+    if (record_rc != ZONE_GPU_OK) {
+        /* No event to wait for; during a capture neither this is possible. */
+        return record_rc == ZONE_GPU_REFUSED ? ZONE_GPU_OK : gpu->synchronize(pool->ctx);
+    }
+    int rc = zone_fence_wait_own(&pool->fence, gpu, ticket, &waited);
+    if (waited > 0) {
+        zone_count_add(&pool->counts.sync_waits, 1);
+        zone_count_add(&pool->counts.sync_wait_ns, waited);
+    }
+    return rc;
+}
+
+static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin *bin,
+                                         struct zone_block *block, enum zone_free_by by)
+{
+    struct zone_ticket ticket;
+    struct thread_frees *open = &thread_open;
+    /* A small block's bytes are among the thread's already. */
+    size_t bytes = open->pool == pool ? open->bytes : 0;
+    if (block->bytes >= ZONE_BIN_LARGE) {
+        bytes += block->bytes;
+    }
+    int rc = zone_fence_close(&pool->fence, pool->process->gpu, pool->ctx, bytes,
+                              zone_pool_thread(), &ticket);
+    *open = (struct thread_frees){.pool = pool};
+    block->stamp = ticket.epoch;
+    zone_bin_push(bin, block);
+    if (zone_gpu_is_fault(rc)) {
+        return zone_pool_note(pool, rc);
+    }
+    if (by == ZONE_FREE_BY_STREAM) {
+        return ZONE_GPU_OK;
+    }
+    size_t pending = zone_fence_pending(&pool->fence);
+    if (pool_waits(pool)) {
+        rc = pool_wait_as_native(pool, &ticket, rc);
+    } else if (atomic_load_explicit(&pool->tight, memory_order_relaxed)) {
+        rc = zone_pool_free_tight(pool, &ticket);
+    } else if (pending > pool->budget) {
+        rc = pool_throttle(pool, &ticket, pool->budget / 4 * 3);
+    } else if (rc == ZONE_GPU_REFUSED && pending > 0) {
+        rc = pool_throttle(pool, &ticket, pending / 4 * 3);
+    }
+    size_t cached = zone_level_now(&pool->reserved) - zone_level_now(&pool->allocated);
+    if (!zone_gpu_is_fault(rc) && cached > pool->max_cached) {
+        rc = zone_pool_shrink(pool, &ticket);
+    }
+    return zone_pool_note(pool, rc);
+}
+
+int zone_pool_free(struct zone_block *block, enum zone_free_by by)
+{
+    struct zone_pool *pool = block->pool;
+    if (ZONE_UNLIKELY(atomic_load_explicit(&block->tainted, memory_order_relaxed) ||
+                      atomic_load_explicit(&pool->fault, memory_order_relaxed))) {
+        return zone_pool_free_for_real(block);
+    }
+    struct zone_bin *bin = zone_bins_find(&pool->bins, block->bytes);
+    pool_count_free(pool, block);
+    if (pool->order == ZONE_FREE_ORDER_UNSAFE) {
+        block->stamp = 0;
+        zone_bin_push(bin, block);
+        return ZONE_GPU_OK;
+    }
+    if (ZONE_LIKELY(block->bytes < ZONE_BIN_LARGE && !pool_record_due(pool, block->bytes) &&
+                    !pool_waits(pool) &&
+                    !atomic_load_explicit(&pool->tight, memory_order_relaxed))) {
+        block->stamp = zone_fence_stamp(&pool->fence);
+        zone_bin_push(bin, block);
+        return ZONE_GPU_OK;
+    }
+    return pool_free_recording(pool, bin, block, by);
+}
+
+int zone_pool_free_for_real(struct zone_block *block)
+{
+    struct zone_pool *pool = block->pool;
+    const struct zone_gpu *gpu = pool->process->gpu;
+    atomic_store_explicit(&block->state, ZONE_BLOCK_LEAVING, memory_order_relaxed);
+    uint64_t start = gpu->now_ns();
+    int rc = gpu->free(block->addr);
+    if (rc != ZONE_GPU_OK) {
+        atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
+        zone_pool_note(pool, rc);
+        return rc;
+    }
+    pool_count_free(pool, block);
+    zone_count_add(&pool->counts.driver_frees, 1);
+    zone_count_add(&pool->counts.driver_free_ns, gpu->now_ns() - start);
+    zone_level_sub(&pool->reserved, block->bytes);
+    zone_level_sub(&pool->segments, 1);
+    zone_ptrmap_remove(block);
+    zone_block_delete(block);
+    return ZONE_GPU_OK;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pool of one context: what cudaMalloc and cudaFree become. A block is a whole driver allocation of a
+ * 512-byte size class, so that the driver's own answers about it (IPC, ranges, attributes) stay true.
+ * pool.c holds both fast paths; ladder.c what an allocation does when no ready block is there; trim.c
+ * what gives memory back; registry.c which pools exist.
+ *
+ * Locking: none of these functions holds a lock while it calls the device. Any thread, any context.
+ * Errors: the driver's codes, which the caller returns to the program as they are.
+ */
+#pragma once
+
+#include "bins.h"
+#include "counters.h"
+#include "fence.h"
+#include "gpu.h"
+#include "options.h"
+
+/* What all pools of the process share. Owned by the shim, outlives every pool. */
+struct zone_process {
+    const struct zone_gpu *gpu;
+    const struct zone_options *options;
+    /* How many allocations the host may read without asking while kernels write them (managed
+     * memory). While there are any, free_order auto waits in the free as the driver does. */
+    _Atomic int host_watched;
+};
+
+/* Who frees: decides whether the free may wait. */
+enum zone_free_by {
+    ZONE_FREE_BY_FREE,   /* cuMemFree, which natively waits for the context */
+    ZONE_FREE_BY_STREAM, /* cuMemFreeAsync, which never waits */
+};
+
+/* Counts that are not derived from something else; see counters.def for their meaning. */
+struct zone_pool_counts {
+    _Atomic uint64_t driver_allocs;
+    _Atomic uint64_t driver_alloc_ns;
+    _Atomic uint64_t driver_frees;
+    _Atomic uint64_t driver_free_ns;
+    _Atomic uint64_t throttle_waits;
+    _Atomic uint64_t throttle_wait_ns;
+    _Atomic uint64_t sync_waits;
+    _Atomic uint64_t sync_wait_ns;
+    _Atomic uint64_t rungs;
+    _Atomic uint64_t rung_wait_ns;
+    _Atomic uint64_t ooms;
+    _Atomic uint64_t trims;
+    _Atomic uint64_t trimmed_bytes;
+    _Atomic uint64_t tainted;
+};
+
+/* A number that goes up and down, with its highest value. */
+struct zone_level {
+    _Atomic size_t now;
+    _Atomic size_t peak;
+};
+
+struct zone_pool {
+    struct zone_process *process; /* const */
+    void *ctx;                    /* const while in use; NULL: the pool is free to be taken */
+    uint64_t ctx_id;              /* const; the driver's number of the context, 0 if unknown */
+    int device;                   /* const; ordinal */
+    bool primary;                 /* const; the context is its device's primary one */
+    enum zone_free_order order;   /* const */
+    size_t budget;                /* const; pending bytes that a free tolerates */
+    size_t min_free;              /* const; device bytes to leave free */
+    size_t max_cached;            /* const; cached bytes that a free tolerates */
+    size_t total;                 /* const; bytes of the device */
+    _Atomic bool tight;           /* the device is nearly full: frees behave as natively */
+    _Atomic int fault;            /* the driver's code once the context is lost; then all calls pass */
+    _Atomic size_t free_guess;    /* free bytes of the device when last looked, less growth since */
+    _Atomic uint64_t looked_ns;   /* when that was */
+    struct zone_level allocated;  /* bytes the program holds, in classes */
+    struct zone_level requested;  /* the same as it asked for them */
+    struct zone_level live;       /* allocations the program holds */
+    struct zone_level reserved;   /* bytes held from the driver: allocated + cached */
+    struct zone_level segments;   /* driver allocations held */
+    struct zone_pool_counts counts;
+    struct zone_fence fence;
+    struct zone_bins bins;
+};
+
+/* Serves a request: ready block, ask once, grow; waits only before it would report out of memory. The
+ * calling thread's current context is the pool's, or one whose memory belongs to it. */
+int zone_pool_alloc(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr);
+
+/* Frees a block that the caller has moved from LIVE to FREED. May record, may wait as long as the
+ * native call would. */
+int zone_pool_free(struct zone_block *block, enum zone_free_by by);
+
+/* Moves a live block to FREED; false if it is not live: a double free. */
+static inline bool zone_block_claim(struct zone_block *block)
+{
+    uint8_t live = ZONE_BLOCK_LIVE;
+    return atomic_compare_exchange_strong_explicit(&block->state, &live, ZONE_BLOCK_FREED,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+/* Gives a claimed block back to the driver; on failure it is live again. For tainted blocks, lost
+ * contexts and captures. */
+int zone_pool_free_for_real(struct zone_block *block);
+
+/* Enters what the driver has just allocated (bytes large, req_bytes of them asked for, in ns nanoseconds) as
+ * a live block. False when the host has no memory; the allocation then stays the driver's. */
+bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, size_t req_bytes,
+                     uint64_t ns);
+
+/* The slow half of zone_pool_alloc (ladder.c); bin may be NULL, stamp is its head's, 0 if empty. */
+int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes, uint64_t stamp,
+                         zone_addr_t *ret_addr);
+
+/* For an allocation that must not touch the fence (a capture is under way): the driver first, then what is
+ * ready, then the driver again after giving back what is ready. */
+int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr);
+
+/* Takes a ready block of the class and hands it out; false if there is none. *ret_stamp as zone_bin_take. */
+bool zone_pool_reuse(struct zone_pool *pool, struct zone_bin *bin, size_t req_bytes,
+                     zone_addr_t *ret_addr, uint64_t *ret_stamp);
+
+/* Gives ready blocks back to the driver, those freed longest ago first, until bytes are given back or none
+ * is left. Returns the bytes given back. Waits as cuMemFree does: see gpu.h. */
+size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes);
+
+/* Inside a free on a device that is nearly full: waits for the free's own mark and gives back until min_free
+ * is free again. */
+int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticket);
+
+/* Inside a free: brings the cached bytes down to max_cached. */
+int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket);
+
+/* For a call of the program that ran out of memory: waits at most oom_wait_ms for the context to come to rest, then gives
+ * everything ready back. Returns the bytes given back. */
+size_t zone_pool_rescue(struct zone_pool *pool);
+
+/* After growth by bytes: looks how full the device is, at most as often as it matters. */
+void zone_pool_look(struct zone_pool *pool, size_t bytes);
+
+/* Waits, at most until deadline_ns, for the work that earlier frees would have waited for. */
+void zone_pool_settle(struct zone_pool *pool, uint64_t deadline_ns);
+
+/* Remembers a lost context. Returns what the program's call should return: rc if it is a fault, else 0. */
+int zone_pool_note(struct zone_pool *pool, int rc);
+
+/* True while this thread has freed blocks since its last record. */
+bool zone_pool_thread_has_open_frees(void);
+
+/* A number that identifies the calling thread. */
+uintptr_t zone_pool_thread(void);
+
+/* Fills a snapshot with this pool's counts. */
+void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret);
+
+/* After the context died: the pool holds nothing. Its blocks have left the pointer map. */
+void zone_pool_forget(struct zone_pool *pool);
+
+/* Levels: up and down by a number. */
+static inline void zone_level_add(struct zone_level *gauge, size_t by)
+{
+    size_t now = atomic_fetch_add_explicit(&gauge->now, by, memory_order_relaxed) + by;
+    size_t peak = atomic_load_explicit(&gauge->peak, memory_order_relaxed);
+    while (ZONE_UNLIKELY(now > peak) &&
+           !atomic_compare_exchange_weak_explicit(&gauge->peak, &peak, now, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+    }
+}
+
+static inline void zone_level_sub(struct zone_level *gauge, size_t by)
+{
+    atomic_fetch_sub_explicit(&gauge->now, by, memory_order_relaxed);
+}
+
+static inline size_t zone_level_now(const struct zone_level *gauge)
+{
+    return atomic_load_explicit(&gauge->now, memory_order_relaxed);
+}
+
+static inline void zone_count_add(_Atomic uint64_t *count, uint64_t by)
+{
+    atomic_fetch_add_explicit(count, by, memory_order_relaxed);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of pools. Added to under one lock, read without.
+ */
+#include "registry.h"
+
+#include "meta.h"
+#include "ptrmap.h"
+
+#include <string.h>
+
+enum { REGISTRY_POOLS = 256 };
+
+static struct zone_pool *_Atomic registry[REGISTRY_POOLS];
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct zone_counters registry_past[ZONE_OPTIONS_DEVICES]; /* lock; of dropped pools */
+
+static void *pool_ctx(struct zone_pool *pool)
+{
+    return __atomic_load_n(&pool->ctx, __ATOMIC_ACQUIRE);
+}
+
+struct zone_pool *zone_registry_find(const void *ctx)
+{
+    for (unsigned i = 0; ctx && i < REGISTRY_POOLS; i++) {
+        struct zone_pool *pool = atomic_load_explicit(&registry[i], memory_order_acquire);
+        if (!pool) {
+            break;
+        }
+        if (pool_ctx(pool) == ctx) {
+            return pool;
+        }
+    }
+    return NULL;
+}
+
+void zone_registry_each(void (*visit)(struct zone_pool *pool, void *arg), void *arg)
+{
+    for (unsigned i = 0; i < REGISTRY_POOLS; i++) {
+        struct zone_pool *pool = atomic_load_explicit(&registry[i], memory_order_acquire);
+        if (pool && pool_ctx(pool)) {
+            visit(pool, arg);
+        }
+    }
+}
+
+static size_t size_clamp(size_t value, size_t low, size_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* Everything but ctx, which makes the pool visible. */
+static void pool_init(struct zone_pool *pool, struct zone_process *process,
+                      const struct zone_context_facts *facts, size_t free_bytes, size_t total)
+{
+    const struct zone_options *options = process->options;
+    memset(pool, 0, sizeof(*pool));
+    zone_bins_init(&pool->bins);
+    zone_fence_init(&pool->fence);
+    pool->process = process;
+    pool->ctx_id = facts->id;
+    pool->device = facts->device;
+    pool->primary = facts->primary;
+    pool->order = (enum zone_free_order)options->free_order;
+    pool->total = total;
+    /* A small device must not be all headroom. */
+    pool->min_free = size_clamp(zone_options_bytes(options->min_free_mb), 0, total / 16);
+    pool->max_cached = zone_options_bytes(options->max_cached_mb);
+    pool->budget = options->max_pending_mb == ZONE_OPTIONS_AUTO
+                       ? size_clamp(free_bytes / 8, 64 * ZONE_MIB, 4 * ZONE_GIB)
+                       : zone_options_bytes(options->max_pending_mb);
+    atomic_store(&pool->free_guess, free_bytes);
+    atomic_store(&pool->looked_ns, process->gpu->now_ns());
+}
+
+/* A pool whose context is gone and that no thread is in, or a new one. Lock held. */
+static struct zone_pool *registry_spare_locked(void)
+{
+    for (unsigned i = 0; i < REGISTRY_POOLS; i++) {
+        struct zone_pool *pool = atomic_load_explicit(&registry[i], memory_order_relaxed);
+        if (!pool) {
+            pool = zone_meta_alloc(sizeof(*pool));
+            if (pool) {
+                atomic_store_explicit(&registry[i], pool, memory_order_release);
+            }
+            return pool;
+        }
+        if (!pool_ctx(pool) && zone_fence_is_quiet(&pool->fence)) {
+            return pool;
+        }
+    }
+    return NULL;
+}
+
+struct zone_pool *zone_registry_make(struct zone_process *process,
+                                     const struct zone_context_facts *facts)
+{
+    size_t free_bytes, total;
+    if (process->gpu->mem_info(facts->ctx, &free_bytes, &total) != ZONE_GPU_OK) {
+        return NULL;
+    }
+    pthread_mutex_lock(&registry_lock);
+    struct zone_pool *pool = zone_registry_find(facts->ctx);
+    if (!pool) {
+        pool = registry_spare_locked();
+        if (pool) {
+            pool_init(pool, process, facts, free_bytes, total);
+            __atomic_store_n(&pool->ctx, facts->ctx, __ATOMIC_RELEASE);
+        }
+    }
+    pthread_mutex_unlock(&registry_lock);
+    return pool;
+}
+
+static bool drop_visit(struct zone_block *block, void *arg)
+{
+    if (block->pool != arg) {
+        return false;
+    }
+    struct zone_pool *pool = arg;
+    if (block->kind == ZONE_BLOCK_MANAGED) {
+        atomic_fetch_sub(&pool->process->host_watched, 1);
+    }
+    zone_block_delete(block);
+    return true;
+}
+
+void zone_registry_drop(struct zone_pool *pool)
+{
+    pthread_mutex_lock(&registry_lock);
+    if (pool_ctx(pool)) {
+        __atomic_store_n(&pool->ctx, NULL, __ATOMIC_RELEASE);
+        zone_ptrmap_sweep(drop_visit, pool);
+        zone_pool_forget(pool);
+        if (pool->device >= 0 && pool->device < ZONE_OPTIONS_DEVICES) {
+            struct zone_counters counters;
+            zone_counters_init(&counters);
+            zone_pool_count(pool, &counters);
+            zone_counters_add(&registry_past[pool->device], &counters);
+        }
+    }
+    pthread_mutex_unlock(&registry_lock);
+}
+
+struct rescue {
+    int device;
+    const struct zone_pool *except;
+    size_t bytes;
+};
+
+static void rescue_visit(struct zone_pool *pool, void *arg)
+{
+    struct rescue *rescue = arg;
+    if (pool != rescue->except && pool->device == rescue->device) {
+        rescue->bytes += zone_pool_rescue(pool);
+    }
+}
+
+size_t zone_registry_rescue(int device, const struct zone_pool *except)
+{
+    struct rescue rescue = {.device = device, .except = except};
+    zone_registry_each(rescue_visit, &rescue);
+    return rescue.bytes;
+}
+
+static void cached_visit(struct zone_pool *pool, void *arg)
+{
+    struct rescue *sum = arg;
+    size_t reserved = zone_level_now(&pool->reserved);
+    size_t allocated = zone_level_now(&pool->allocated);
+    if (pool->device == sum->device && reserved > allocated) {
+        sum->bytes += reserved - allocated;
+    }
+}
+
+size_t zone_registry_cached(int device)
+{
+    struct rescue sum = {.device = device};
+    zone_registry_each(cached_visit, &sum);
+    return sum.bytes;
+}
+
+struct count {
+    int device;
+    struct zone_counters *sum;
+};
+
+static void count_visit(struct zone_pool *pool, void *arg)
+{
+    struct count *count = arg;
+    if (pool->device == count->device) {
+        struct zone_counters counters;
+        zone_counters_init(&counters);
+        zone_pool_count(pool, &counters);
+        zone_counters_add(count->sum, &counters);
+    }
+}
+
+void zone_registry_count(int device, struct zone_counters *ret)
+{
+    struct count count = {.device = device, .sum = ret};
+    zone_counters_init(ret);
+    if (device >= 0 && device < ZONE_OPTIONS_DEVICES) {
+        /* Not locked: the report must not wait for a thread that exit has stopped. */
+        zone_counters_add(ret, &registry_past[device]);
+    }
+    zone_registry_each(count_visit, &count);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What gives memory back to the driver, and what decides that it must be. cuMemFree waits for all work of the
+ * context and blocks other threads' launches (facts.md), so blocks are given back only inside the
+ * program's own free, or when an allocation or another call would otherwise fail.
+ */
+#include "pool.h"
+
+#include "ptrmap.h"
+
+/* Driver memory is looked at again after this long, or when a quarter of what seemed free may be gone. */
+enum { LOOK_NS = 100000000 };
+
+void zone_pool_look(struct zone_pool *pool, size_t bytes)
+{
+    const struct zone_gpu *gpu = pool->process->gpu;
+    size_t guess = atomic_load_explicit(&pool->free_guess, memory_order_relaxed);
+    guess = guess > bytes ? guess - bytes : 0;
+    atomic_store_explicit(&pool->free_guess, guess, memory_order_relaxed);
+    uint64_t now = gpu->now_ns();
+    uint64_t looked = atomic_load_explicit(&pool->looked_ns, memory_order_relaxed);
+    if (guess / 4 > pool->min_free && now - looked < LOOK_NS) {
+        return;
+    }
+    size_t free_bytes, total;
+    if (gpu->mem_info(pool->ctx, &free_bytes, &total) == ZONE_GPU_OK) {
+        atomic_store_explicit(&pool->free_guess, free_bytes, memory_order_relaxed);
+        atomic_store_explicit(&pool->looked_ns, now, memory_order_relaxed);
+        atomic_store_explicit(&pool->tight, free_bytes < pool->min_free, memory_order_relaxed);
+    }
+}
+
+/* Gives one block back. On failure it goes back to its bin. */
+static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_block *block)
+{
+    const struct zone_gpu *gpu = pool->process->gpu;
+    uint64_t start = gpu->now_ns();
+    atomic_store_explicit(&block->state, ZONE_BLOCK_LEAVING, memory_order_relaxed);
+    int rc = gpu->free(block->addr);
+    zone_count_add(&pool->counts.driver_frees, 1);
+    zone_count_add(&pool->counts.driver_free_ns, gpu->now_ns() - start);
+    if (rc != ZONE_GPU_OK) {
+        atomic_store_explicit(&block->state, ZONE_BLOCK_FREED, memory_order_relaxed);
+        zone_bin_push(bin, block);
+        return rc;
+    }
+    zone_level_sub(&pool->reserved, block->bytes);
+    zone_level_sub(&pool->segments, 1);
+    zone_count_add(&pool->counts.trimmed_bytes, block->bytes);
+    zone_ptrmap_remove(block);
+    zone_block_delete(block);
+    return ZONE_GPU_OK;
+}
+
+/* The stamp of the block that was freed longest ago and is ready; UINT64_MAX if there is none. */
+static uint64_t trim_oldest(struct zone_pool *pool, uint64_t ready)
+{
+    uint64_t oldest = UINT64_MAX;
+    struct zone_bin *bin = atomic_load_explicit(&pool->bins.newest, memory_order_acquire);
+    for (; bin; bin = bin->older) {
+        pthread_mutex_lock(&bin->lock);
+        if (bin->head && bin->head->stamp <= ready && bin->head->stamp < oldest) {
+            oldest = bin->head->stamp;
+        }
+        pthread_mutex_unlock(&bin->lock);
+    }
+    return oldest;
+}
+
+size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
+{
+    uint64_t ready = zone_fence_ready(&pool->fence);
+    size_t given = 0;
+    int rc = ZONE_GPU_OK;
+    while (given < bytes && rc == ZONE_GPU_OK) {
+        /* By age, an eighth of the epochs at a time: a pass over the bins costs as much as a few blocks. */
+        uint64_t oldest = bytes == SIZE_MAX ? ready : trim_oldest(pool, ready);
+        if (oldest == UINT64_MAX) {
+            break;
+        }
+        uint64_t until = oldest + (ready - oldest) / 8;
+        struct zone_bin *bin = atomic_load_explicit(&pool->bins.newest, memory_order_acquire);
+        for (; bin; bin = bin->older) {
+            struct zone_block *block = NULL;
+            uint64_t stamp;
+            while (given < bytes && rc == ZONE_GPU_OK &&
+                   (block = zone_bin_take(bin, until, &stamp)) != NULL) {
+                size_t size = block->bytes;
+                rc = trim_block(pool, bin, block);
+                given += rc == ZONE_GPU_OK ? size : 0;
+            }
+        }
+        if (bytes == SIZE_MAX) {
+            break;
+        }
+    }
+    if (given > 0) {
+        zone_count_add(&pool->counts.trims, 1);
+    }
+    zone_pool_note(pool, rc);
+    return given;
+}
+
+/* Waits for the free's own mark, which makes every block freed before it ready. */
+static int trim_wait_own(struct zone_pool *pool, const struct zone_ticket *ticket)
+{
+    uint64_t waited = 0;
+    int rc = zone_fence_wait_own(&pool->fence, pool->process->gpu, ticket, &waited);
+    if (waited > 0) {
+        zone_count_add(&pool->counts.throttle_waits, 1);
+        zone_count_add(&pool->counts.throttle_wait_ns, waited);
+    }
+    return rc;
+}
+
+int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticket)
+{
+    size_t free_bytes, total;
+    int rc = trim_wait_own(pool, ticket);
+    if (rc != ZONE_GPU_OK) {
+        return rc;
+    }
+    rc = pool->process->gpu->mem_info(pool->ctx, &free_bytes, &total);
+    if (rc != ZONE_GPU_OK) {
+        return rc;
+    }
+    if (free_bytes < pool->min_free) {
+        free_bytes += zone_pool_give_back(pool, pool->min_free - free_bytes);
+    }
+    atomic_store_explicit(&pool->free_guess, free_bytes, memory_order_relaxed);
+    /* A quarter more than the limit, so that the next allocation does not bring it back. */
+    atomic_store_explicit(&pool->tight, free_bytes < pool->min_free / 4 * 5, memory_order_relaxed);
+    return ZONE_GPU_OK;
+}
+
+int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
+{
+    int rc = trim_wait_own(pool, ticket);
+    size_t cached = zone_level_now(&pool->reserved) - zone_level_now(&pool->allocated);
+    if (rc == ZONE_GPU_OK && cached > pool->max_cached) {
+        zone_pool_give_back(pool, cached - pool->max_cached);
+    }
+    return rc;
+}
+
+void zone_pool_settle(struct zone_pool *pool, uint64_t deadline_ns)
+{
+    int fault = 0;
+    if (!atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
+        zone_fence_poll(&pool->fence, pool->process->gpu, 0, deadline_ns, &fault);
+        zone_pool_note(pool, fault);
+    }
+}
+
+void zone_pool_forget(struct zone_pool *pool)
+{
+    struct zone_bin *bin = atomic_load_explicit(&pool->bins.newest, memory_order_acquire);
+    for (; bin; bin = bin->older) {
+        pthread_mutex_lock(&bin->lock);
+        bin->head = NULL;
+        bin->tail = NULL;
+        pthread_mutex_unlock(&bin->lock);
+    }
+    struct zone_level *const levels[] = {&pool->allocated, &pool->requested, &pool->live,
+                                         &pool->reserved, &pool->segments};
+    for (unsigned i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+        atomic_store_explicit(&levels[i]->now, 0, memory_order_relaxed);
+    }
+}
