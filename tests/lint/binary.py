@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks a built libzone.so: what it exports, which glibc it needs, what it is linked to.
+
+    binary.py exports|glibc|needed LIBZONE [HOOKS_DEF]
+
+exports: the names of hooks.def, dlsym and zone_…, without symbol versions; nothing else.
+glibc:   no symbol newer than 2.17, so that it loads in older containers.
+needed:  libc and its parts only, no search path, no text relocations, no executable stack.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tree import finish
+
+NEWEST_GLIBC = (2, 17)
+MAY_NEED = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
+# ld.so itself, under the name it has on each machine; linkers add it for thread-local storage.
+LOADER = re.compile(r"ld-linux-(x86-64\.so\.2|aarch64\.so\.1)")
+
+
+def tool(*command: str) -> str:
+    """A binutils program's output. readelf and nm read every machine's files."""
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def hook_names(text: str) -> list[str]:
+    """The names in a hook table, one HOOK(name, …) row each."""
+    return re.findall(r"^HOOK\((\w+),", text, flags=re.MULTILINE)
+
+
+def malformed_rows(text: str) -> list[str]:
+    """Lines that begin like a hook row and are none."""
+    good = re.compile(r"^HOOK\(\w+, \w+, \(.*\)\)?|^HOOK\(\w+, \w+,$")
+    return [line for line in text.splitlines() if line.startswith("HOOK") and not good.match(line)]
+
+
+def exported(listing: str) -> dict[str, str]:
+    """Name → version ("" for none) of what nm -D --defined-only lists."""
+    found = {}
+    for line in listing.splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        name, at, version = fields[-1].partition("@")
+        found[name] = at + version
+    return found
+
+
+def check_exports(listing: str, hooks_text: str) -> list[str]:
+    """Differences between what is exported and what hooks.def promises."""
+    hooks = hook_names(hooks_text)
+    problems = [f"hooks.def: {name} has two rows" for name in hooks if hooks.count(name) > 1]
+    problems += [f"hooks.def: not a row: {line}" for line in malformed_rows(hooks_text)]
+    found = exported(listing)
+    wanted = {*hooks, "dlsym"}
+    problems += [f"{name} is in the table and not exported" for name in sorted(wanted - set(found))]
+    for name, version in sorted(found.items()):
+        if name not in wanted and not name.startswith("zone_"):
+            problems.append(f"{name} is exported and neither in hooks.def nor zone_…")
+        if version:
+            problems.append(f"{name} has the version {version}: versioned look-ups would miss it")
+    return problems
+
+
+def check_glibc(dynamic_symbols: str) -> list[str]:
+    """Versions that objdump -T or -p names and that an older glibc lacks."""
+    problems = []
+    for line in dynamic_symbols.splitlines():
+        for name in re.findall(r"GLIBC_[\w.]+", line):
+            numbers = name.removeprefix("GLIBC_").split(".")
+            if not all(part.isdigit() for part in numbers):
+                problems.append(f"{name} is needed by: {line.strip()}")
+            elif tuple(int(part) for part in numbers) > NEWEST_GLIBC:
+                problems.append(f"{name} is newer than 2.17: {line.strip()}")
+    return problems
+
+
+def check_needed(dynamic: str, headers: str) -> list[str]:
+    """Entries of the dynamic section and program headers that must not be there."""
+    problems = []
+    for library in re.findall(r"\(NEEDED\).*\[(.*?)\]", dynamic):
+        if library not in MAY_NEED and not LOADER.fullmatch(library):
+            problems.append(f"linked to {library}: every preloaded process would load it")
+    for tag in ("RPATH", "RUNPATH", "TEXTREL"):
+        if f"({tag})" in dynamic:
+            problems.append(f"has {tag}")
+    stack = re.search(r"GNU_STACK(?:\s+0x\w+){5}\s+(\w+)", headers)
+    if stack is None or "E" in stack.group(1):
+        problems.append("asks for an executable stack")
+    return problems
+
+
+def main(argv: list[str]) -> int:
+    what, library = argv[1], argv[2]
+    if what == "exports":
+        listing = tool("nm", "-D", "--defined-only", "--with-symbol-versions", library)
+        hooks_text = Path(argv[3]).read_text(encoding="utf-8")
+        return finish(check_exports(listing, hooks_text), len(exported(listing)), "exports")
+    if what == "glibc":
+        # -W -V names versions that no symbol uses, too: the loader asks for those as well.
+        text = tool("readelf", "-W", "--dyn-syms", library) + tool("readelf", "-W", "-V", library)
+        return finish(check_glibc(text), text.count("GLIBC_"), "references to glibc")
+    if what == "needed":
+        dynamic, headers = (
+            tool("readelf", "-W", "-d", library),
+            tool("readelf", "-W", "-l", library),
+        )
+        return finish(check_needed(dynamic, headers), dynamic.count("(NEEDED)"), "libraries")
+    print(__doc__)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
