@@ -34,8 +34,7 @@ enum zone_free_order {
     ZONE_FREE_ORDER_UNSAFE,
 };
 
-/* Slot i counts for sizes from 2^i MiB to below 2^(i+1) MiB, slot 0 also below, slot 15 also above.
- */
+/* Slot i is for sizes from 2^i MiB to below 2^(i+1) MiB, slot 0 also below, slot 15 also above. */
 struct zone_options_roundup {
     uint64_t divisions[ZONE_OPTIONS_SLOTS];
 };
@@ -98,7 +97,8 @@ struct zone_option_info {
     enum zone_option_type type;
     enum zone_option_origin origin;
     enum zone_option_status status;
-    uint64_t min, max; /* in the type's unit; meaningless for types without a number */
+    uint64_t default_value; /* of each entry, where the type has several */
+    uint64_t min, max;      /* in the type's unit; meaningless for types without a number */
     const char *doc;
     const char *reason; /* why it has no effect; "" if served */
     size_t offset;      /* of the field in struct zone_options */
