@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unmodified programs: native answers, victims, the driver's symbols, equal counts, a tool."""
+
+import json
+import shutil
+from typing import Any
+
+from .build import tests_of
+from .context import Case, Context
+from .record import Test, find_counter
+
+# Spellings of the same counter that a report may use.
+COUNTERS = {
+    "allocations": ("allocations", "alloc_calls", "num_alloc", "allocation_count"),
+    "frees": ("frees", "free_calls", "num_free", "free_count"),
+}
+SECONDS_PER_VICTIM = 60
+
+
+def walk(ctx: Context, test: Test) -> None:
+    command = ctx.script(
+        "walk_compare.py",
+        "--walk",
+        *ctx.program("walk"),
+        "--zone",
+        str(ctx.runner.libzone),
+        "--hooks",
+        str(ctx.root / "shim" / "hooks.def"),
+    )
+    run = ctx.run(test, Case("compare", command))
+    test.require_ran([run])
+    for name in ("lines", "substituted", "wrappers", "differences"):
+        test.measured[name] = run.metrics.get(name)
+    test.require("answers that differ", run.metrics.get("differences"), "==", 0)
+    test.require("answers compared", run.metrics.get("lines"), ">=", 10000)
+
+
+def native_answers(ctx: Context, test: Test) -> None:
+    program = ctx.build_dir / "tests" / "victims" / "native_answers"
+    done = ctx.repeat(
+        test, [Case("native", [str(program)]), Case("zone", [str(program)], zone=True)], reps=1
+    )
+    for label in ("native", "zone"):
+        test.require(f"{label}: exit status", done[label][0].rc, "==", 0)
+        test.measured[label] = done[label][0].tail.strip().splitlines()[-1:]
+
+
+def read_testlog(path: Any) -> list[dict[str, Any]]:
+    """Meson writes one JSON object a line, each time a test ends."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def victim_suites(introspected: str) -> list[str]:
+    """The suites with programs that run on a GPU; lint and unit tests are CI's."""
+    suites = {suite for each in json.loads(introspected) for suite in each.get("suite", [])}
+    return sorted(s for s in suites if s.split(":")[-1] in ("victims", "victim", "gpu"))
+
+
+def victims(ctx: Context, test: Test) -> None:
+    suites = victim_suites(tests_of(ctx.build_dir))
+    if not suites:
+        test.error = "meson lists no suite victims or gpu"
+        return
+    command = ["meson", "test", "-C", str(ctx.build_dir), "--no-rebuild", "--num-processes", "1"]
+    command += ["--timeout-multiplier", "2"]
+    for suite in suites:
+        command += ["--suite", suite]
+    log = ctx.build_dir / "meson-logs" / "testlog.json"
+    log.unlink(missing_ok=True)
+    run = ctx.run(test, Case("meson test", command, timeout_s=240))
+    if not log.exists():
+        test.error = "meson test left no testlog.json: " + run.tail[-300:]
+        return
+    results: dict[str, int] = {}
+    for entry in read_testlog(log):
+        result = str(entry.get("result"))
+        results[result] = results.get(result, 0) + 1
+        if result not in ("OK", "SKIP", "EXPECTEDFAIL"):
+            output = f"{entry.get('stdout', '')}{entry.get('stderr', '')}".strip()
+            test.notes.append(f"{entry.get('name')}: {result}: {output[-600:]}")
+        elif result == "SKIP":
+            test.notes.append(f"{entry.get('name')}: SKIP")
+    test.measured["results"] = results
+    bad = sum(n for result, n in results.items() if result not in ("OK", "SKIP", "EXPECTEDFAIL"))
+    test.require("victims that ran", results.get("OK", 0), ">", 0)
+    test.require("victims that failed", bad, "==", 0)
+    test.require("meson test finished", run.timed_out, "==", False)
+
+
+def counts(ctx: Context, test: Test) -> None:
+    names = ("static", "shared", "driver")
+    cases = [Case(f"{name}/zone", ctx.program(f"counts_{name}"), zone=True) for name in names]
+    cases += [Case(f"{name}/native", ctx.program(f"counts_{name}")) for name in names]
+    done = ctx.repeat(test, cases, reps=1)
+    wanted = done["static/native"][0].metrics
+    for name in names:
+        run = done[f"{name}/zone"][0]
+        seen = {key: find_counter(run.report, spellings) for key, spellings in COUNTERS.items()}
+        test.measured[name] = {"report": run.report, **seen}
+        for key in COUNTERS:
+            test.require(f"{name}: {key} in the report", seen[key], "==", wanted.get(key))
+
+
+def sanitizer(ctx: Context, test: Test) -> None:
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    command = [tool, "--tool", "memcheck", *ctx.program("counts_static")]
+    for label, zone in (("native", False), ("zone", True)):
+        run = ctx.run(test, Case(label, command, zone=zone, timeout_s=60))
+        test.measured[label] = {"rc": run.rc, "last": run.tail.strip().splitlines()[-1:]}

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch, CuPy and JAX as they are installed: the same results, and no slower."""
+
+from .context import Case, Context
+from .record import Run, Test, median_of, ratio, texts_of
+
+NO_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+TORCH_METRICS = ("train_ms", "small_ms", "loader_ms", "device_used_mib", "torch_reserved_mib")
+TOLERANCE = 1e-4
+
+
+def require_same_results(test: Test, prefix: str, native: list[Run], zone: list[Run]) -> None:
+    """To the bit, if the native runs agree to the bit among themselves; else within a tolerance."""
+    answers = texts_of(native, prefix)
+    if len(answers) == 1:
+        same = texts_of(zone, prefix) == answers and "" not in answers
+        test.require(f"{zone[0].label}: same {prefix} values, to the bit", same, "==", True)
+        return
+    test.notes.append(f"native {prefix} values differ between native runs: compared by tolerance")
+    worst = 0.0
+    for name, text in native[0].metrics.items():
+        if name.startswith(prefix):
+            wanted = as_number(text)
+            for run in zone:
+                worst = max(worst, abs(as_number(run.metrics.get(name)) / wanted - 1.0))
+    test.require(f"{zone[0].label}: worst relative error of {prefix}", worst, "<=", TOLERANCE)
+
+
+def as_number(value: object) -> float:
+    if isinstance(value, str):
+        return float.fromhex(value) if "0x" in value else float(value)
+    return float(value) if isinstance(value, (int, float)) else float("nan")
+
+
+def torch(ctx: Context, test: Test) -> None:
+    blocks = "3" if ctx.quick else "5"
+    full = ctx.script("torch_step.py", "--blocks", blocks, "--steps", "20")
+    short = ctx.script("torch_step.py", "--blocks", "2", "--steps", "8")
+    cases = [
+        Case("own pool", full),
+        Case("zone, caching off", full, zone=True, extra=NO_CACHE),
+        Case("zone, own pool", full, zone=True),
+        Case("native, caching off", short, extra=NO_CACHE, reps=1),
+    ]
+    done = ctx.repeat(test, cases, reps=max(2, ctx.reps - 1))
+    for label, runs in done.items():
+        test.measured[label] = {name: median_of(runs, name) for name in TORCH_METRICS}
+        test.measured[label]["losses"] = sorted(texts_of(runs, "loss"))
+    own = test.measured["own pool"]
+    for label, native in (
+        ("zone, caching off", "native, caching off"),
+        ("zone, own pool", "own pool"),
+    ):
+        require_same_results(test, "loss", done[native], done[label])
+        for name in ("train_ms", "small_ms", "loader_ms"):
+            share = ratio(test.measured[label][name], own[name])
+            test.measured[f"{label}: {name} / own pool"] = share
+            if name == "train_ms" or label == "zone, own pool":
+                test.require(f"{label}: {name} / PyTorch's own pool", share, "<=", 1.02)
+    extra = [test.measured["zone, caching off"]["device_used_mib"], own["device_used_mib"]]
+    if None not in extra:
+        test.measured["extra memory, MiB"] = extra[0] - extra[1]
+    test.require("device memory was read", None not in extra, "==", True)
+
+
+def require_not_slower(
+    test: Test, done: dict[str, list[Run]], native: str, zone: str, limit: float
+) -> None:
+    share = ratio(median_of(done[zone], "step_ms"), median_of(done[native], "step_ms"))
+    test.measured[f"{zone} / {native}"] = share
+    test.require(f"{zone}: step / {native}", share, "<=", limit)
+    require_same_results(test, "result", done[native], done[zone])
+
+
+def cupy(ctx: Context, test: Test) -> None:
+    cases = []
+    for mode in ("pool", "no pool"):
+        command = ctx.script("cupy_ops.py", *(["--no-pool"] if mode == "no pool" else []))
+        cases += [
+            Case(f"native, {mode}", command),
+            Case(f"zone, {mode}", command, zone=True),
+        ]
+    measure_framework(ctx, test, cases, ("pool", "no pool"), reps=ctx.reps)
+
+
+def jax(ctx: Context, test: Test) -> None:
+    allocators = {
+        "default allocator": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+        "platform allocator": {
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            "XLA_PYTHON_CLIENT_ALLOCATOR": "platform",
+        },
+    }
+    cases = []
+    for mode, extra in allocators.items():
+        command = ctx.script("jax_ops.py")
+        cases += [
+            Case(f"native, {mode}", command, extra=extra),
+            Case(f"zone, {mode}", command, zone=True, extra=extra),
+        ]
+    measure_framework(ctx, test, cases, tuple(allocators), reps=max(1, ctx.reps - 1))
+
+
+def measure_framework(
+    ctx: Context, test: Test, cases: list[Case], modes: tuple[str, ...], reps: int
+) -> None:
+    done = ctx.repeat(test, cases, reps=reps)
+    for label, runs in done.items():
+        test.measured[label] = {
+            "step_ms": median_of(runs, "step_ms"),
+            "report": runs[-1].report,
+        }
+    for mode in modes:
+        require_not_slower(test, done, f"native, {mode}", f"zone, {mode}", 1.03)

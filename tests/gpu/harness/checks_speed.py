@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call costs, and what a program of many allocations gains."""
+
+from .context import Case, Context
+from .record import Run, Test, median_of, ratio, texts_of
+
+SMALL = ("512B", "64KiB", "512KiB")
+LARGE = ("1MiB", "16MiB")
+SMALL_LIMIT_NS = 200
+LARGE_LIMIT_NS = 600
+THREADS = (1, 2, 4, 8, 16)
+
+
+def all_medians(runs: list[Run], names: list[str]) -> dict[str, float | None]:
+    return {name: median_of(runs, name) for name in names}
+
+
+def pair(ctx: Context, test: Test) -> None:
+    cases = []
+    for api in ("static", "shared", "driver"):
+        command = ctx.program(f"pair_{api}", "sizes")
+        cases.append(Case(f"{api} native", command, reps=1))
+        cases.append(Case(f"{api} zone", command, zone=True))
+    done = ctx.repeat(test, cases)
+    names = [f"{kind}_{size}_ns" for kind in ("single", "warm") for size in SMALL + LARGE]
+    for label, runs in done.items():
+        test.measured[label] = all_medians(runs, names)
+    for kind in ("single", "warm"):
+        for sizes, limit in ((SMALL, SMALL_LIMIT_NS), (LARGE, LARGE_LIMIT_NS)):
+            for size in sizes:
+                value = test.measured["static zone"][f"{kind}_{size}_ns"]
+                test.require(f"static cudart, {kind} {size}, ns a pair", value, "<=", limit)
+
+
+def pair_threads(ctx: Context, test: Test) -> None:
+    cases = []
+    for api in ("static", "driver"):
+        command = ctx.program(f"pair_{api}", "threads")
+        cases.append(Case(f"{api} native", command, reps=1))
+        cases.append(Case(f"{api} zone", command, zone=True))
+    done = ctx.repeat(test, cases)
+    names = [f"{kind}_{count}_ns" for kind in ("same", "own") for count in THREADS]
+    for label, runs in done.items():
+        test.measured[label] = all_medians(runs, names)
+    for kind in ("same", "own"):
+        for count in THREADS:
+            name = f"{kind}_{count}_ns"
+            gain = ratio(test.measured["static native"][name], test.measured["static zone"][name])
+            test.require(f"static cudart, {name}: native / libzone", gain, ">=", 1.0)
+
+
+def thrust(ctx: Context, test: Test) -> None:
+    command = ctx.program("thrust_sort")
+    cases = [
+        Case("native", command),
+        Case("zone", command, zone=True),
+        Case("shared native", ctx.program("thrust_sort_shared"), reps=1),
+        Case("shared zone", ctx.program("thrust_sort_shared"), zone=True, reps=1),
+    ]
+    done = ctx.repeat(test, cases)
+    for label, runs in done.items():
+        test.measured[label] = {
+            "pass_ms": median_of(runs, "pass_ms"),
+            "checksum": sorted(texts_of(runs, "checksum")),
+        }
+    share = ratio(test.measured["zone"]["pass_ms"], test.measured["native"]["pass_ms"])
+    test.measured["zone / native"] = share
+    test.require("libzone / native", share, "<=", 0.45)
+    every = [run for runs in done.values() for run in runs]
+    checksums = texts_of(every, "checksum")
+    test.require("different checksums", len(checksums) if "" not in checksums else None, "==", 1)

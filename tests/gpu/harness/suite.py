@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of checks, and the loop that runs them whatever becomes of any one of them."""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from . import checks_driver, checks_frameworks, checks_memory, checks_order, checks_speed
+from .build import Step, build_libzone, build_programs
+from .context import Context
+from .machine import commit_of, describe
+from .record import Test, table
+from .runner import Runner
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    title: str
+    function: Callable[[Context, Test], None]
+    timed: bool = False
+    informational: bool = False
+
+
+# In this order: what decides most comes first, in case time runs out.
+CHECKS = (
+    Check("walk", "every driver symbol, versions and flags", checks_driver.walk),
+    Check("native_answers", "what programs see natively", checks_driver.native_answers),
+    Check("four_streams", "four streams, malloc and free each", checks_order.four_streams, True),
+    Check("waiting_kernel", "a kernel waits for a later one", checks_order.waiting_kernel),
+    Check("launch_latency", "launches beside malloc and free", checks_order.launch_latency, True),
+    Check("pair", "cudaMalloc and cudaFree, ns a pair", checks_speed.pair, True),
+    Check("pair_threads", "the same from 1 to 16 threads", checks_speed.pair_threads, True),
+    Check("thrust", "Thrust, 10 M integers", checks_speed.thrust, True),
+    Check("counts", "static, shared, driver: equal counts", checks_driver.counts),
+    Check("fill_card", "95 % of the card, mixed sizes", checks_memory.fill_card),
+    Check("fault", "codes after a device fault", checks_memory.fault),
+    Check("torch", "PyTorch training step", checks_frameworks.torch, True),
+    Check("cupy", "CuPy with and without its pool", checks_frameworks.cupy, True),
+    Check("jax", "JAX, two allocators", checks_frameworks.jax, True),
+    Check("victims", "the victims, by meson test", checks_driver.victims),
+    Check("reset", "100 device resets", checks_memory.reset),
+    Check("sanitizer", "under compute-sanitizer", checks_driver.sanitizer, informational=True),
+)
+
+
+def parse_arguments(kind: str, description: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"scripts/{kind}", description=description)
+    parser.add_argument("--out", default=".out", help="folder for the JSON and the log")
+    parser.add_argument("--only", default="", metavar="NAME,...", help="run these checks")
+    parser.add_argument("--quick", action="store_true", help="one repetition of everything")
+    parser.add_argument("--reps", type=int, default=3 if kind == "gpu-test" else 7)
+    parser.add_argument("--commit", default="", help="else $COMMIT, a file COMMIT, or git")
+    parser.add_argument("--build-dir", default="build-h200")
+    default_s = 480 if kind == "gpu-test" else 900
+    parser.add_argument("--deadline", type=float, default=default_s, help="seconds for all of it")
+    parser.add_argument("--no-build", action="store_true", help="use what was built before")
+    parser.add_argument("--list", action="store_true", help="name the checks and stop")
+    return parser.parse_args()
+
+
+def choose(kind: str, only: str) -> list[Check]:
+    """The checks by name; the benchmark is the timed ones."""
+    wanted = [name for name in only.split(",") if name]
+    unknown = sorted(set(wanted) - {check.name for check in CHECKS})
+    if unknown:
+        there = ", ".join(check.name for check in CHECKS)
+        raise SystemExit(f"no check named {', '.join(unknown)}; there are {there}")
+    if wanted:
+        return [check for check in CHECKS if check.name in wanted]
+    return [check for check in CHECKS if kind == "gpu-test" or check.timed]
+
+
+def run_check(check: Check, ctx: Context, deadline: float) -> Test:
+    test = Test(check.name, check.title, informational=check.informational)
+    start = time.monotonic()
+    if start > deadline:
+        test.error = "not run: the time for the whole suite was used up"
+        return test
+    try:
+        check.function(ctx, test)
+    except Exception:  # one broken check must not cost the results of the others
+        test.error = traceback.format_exc()
+    test.seconds = round(time.monotonic() - start, 2)
+    return test
+
+
+def document(
+    kind: str, started: str, commit: str, options: Any, steps: list[Step], tests: list[Test]
+) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "commit": commit,
+        "date": started,
+        "machine": describe(),
+        "options": {"reps": 1 if options.quick else options.reps, "quick": options.quick},
+        "build": [asdict(step) for step in steps],
+        "ok": all(test.ok for test in tests) and all(step.ok for step in steps),
+        "tests": [test.to_json() for test in tests],
+    }
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Whole or not at all: a run that is cut short leaves the last complete state."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(content, indent=1, sort_keys=False) + "\n", encoding="utf-8")
+    os.replace(part, path)
+
+
+def main(kind: str, description: str, root: Path) -> int:
+    options = parse_arguments(kind, description)
+    checks = choose(kind, options.only)
+    if options.list:
+        for check in CHECKS:
+            print(f"{check.name:16} {check.title}{' (timed)' if check.timed else ''}")
+        return 0
+    os.chdir(root)
+    deadline = time.monotonic() + options.deadline
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    commit = commit_of(root, options.commit)
+    out = Path(options.out).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    build_dir = (root / options.build_dir).resolve()
+    programs = build_dir / "gpu-programs"
+    steps: list[Step] = []
+    if not options.no_build:
+        # Meson first: it wants an empty folder or one of its own.
+        steps += build_libzone(root, build_dir)
+        steps += build_programs(root / "tests" / "gpu", programs)
+        for step in steps:
+            print(f"build {step.name}: {'ok' if step.ok else 'FAILED'} ({step.seconds:.1f} s)")
+            if not step.ok:
+                print(step.output[-1500:])
+    work = Path(tempfile.mkdtemp(prefix="zone-gpu-"))
+    tests: list[Test] = []
+    with open(out / f"{kind}.log", "w", encoding="utf-8") as log:
+        runner = Runner(build_dir / "shim" / "libzone.so", work, log, deadline)
+        ctx = Context(root, build_dir, programs, work, runner, options.reps, options.quick)
+        for check in checks:
+            print(f"{check.name} ...", flush=True)
+            tests.append(run_check(check, ctx, deadline))
+            content = document(kind, started, commit, options, steps, tests)
+            write_json(out / f"{kind}.json", content)
+            print(f"{check.name}: {'ok' if tests[-1].ok else 'FAIL'}", flush=True)
+    shutil.rmtree(work, ignore_errors=True)
+    print(table(tests))
+    good = sum(test.ok for test in tests)
+    print(f"{out / f'{kind}.json'}")
+    print(f"{good} passed, {len(tests) - good} failed")
+    bad_steps = [step.name for step in steps if not step.ok]
+    if bad_steps:
+        print(f"did not build: {', '.join(bad_steps)}")
+    return 0 if good == len(tests) and not bad_steps else 1

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A Thrust program as people write them: each pass makes its vectors anew (sequence, sort, copy,
+ * scan, reduce over 10 M integers), and Thrust takes its temporary memory by cudaMalloc. The only
+ * C++ here. Usage: thrust_sort [passes]. Prints pass_ms (median) and the checksum.
+ */
+#include <thrust/copy.h>
+#include <thrust/device_vector.h>
+#include <thrust/reduce.h>
+#include <thrust/scan.h>
+#include <thrust/sequence.h>
+#include <thrust/sort.h>
+#include <vector>
+#include "gpu.h"
+
+static const unsigned COUNT = 10000000;
+
+static unsigned long long pass(void)
+{
+    thrust::device_vector<unsigned> keys(COUNT);
+    thrust::sequence(keys.begin(), keys.end(), COUNT, ~0u);
+    thrust::sort(keys.begin(), keys.end());
+    thrust::device_vector<unsigned> sums(keys);
+    thrust::exclusive_scan(sums.begin(), sums.end(), sums.begin());
+    return thrust::reduce(sums.begin(), sums.end(), 0ull, thrust::plus<unsigned long long>()) +
+           keys[COUNT / 3];
+}
+
+int main(int argc, char **argv)
+{
+    int passes = argc > 1 ? atoi(argv[1]) : 200;
+    unsigned long long checksum = 0;
+    std::vector<double> pass_ms;
+    for (int i = -10; i < passes; i++) {
+        double start = now_us();
+        unsigned long long sum = pass();
+        if (i > -10 && sum != checksum) {
+            printf("pass %d gave %llu, the one before %llu\n", i, sum, checksum);
+            return 1;
+        }
+        checksum = sum;
+        if (i >= 0) {
+            pass_ms.push_back((now_us() - start) / 1e3);
+        }
+    }
+    put("pass_ms", median(pass_ms.data(), pass_ms.size()));
+    printf("checksum=%llu\n", checksum);
+    return 0;
+}
