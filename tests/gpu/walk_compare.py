@@ -29,9 +29,9 @@ class Comparison:
 
 
 def hooked_names(hooks_text: str) -> set[str]:
-    """The driver functions that a hook table names, in whatever macro form its rows have."""
+    """The driver functions that the hook table substitutes; it also has rows of mere callees."""
     without_comments = re.sub(r"/\*.*?\*/", " ", hooks_text, flags=re.DOTALL)
-    return set(re.findall(r"\bcu[A-Z]\w*", without_comments))
+    return set(re.findall(r"\bHOOK\w*\s*\(\s*(cu[A-Z]\w*)", without_comments))
 
 
 def split_line(line: str) -> tuple[str, str]:
@@ -68,7 +68,7 @@ def compare(native: list[str], zone: list[str], hooked: set[str]) -> Comparison:
         result.differences.append(f"{len(native)} lines natively, {len(zone)} under libzone")
     wrapped_at = driver_addresses(native, hooked)
     wrapper_of: dict[str, str] = {}
-    for native_line, zone_line in zip(native, zone, strict=False):
+    for native_line, zone_line in zip(native, zone):
         question, native_where = split_line(native_line)
         zone_question, zone_where = split_line(zone_line)
         if question != zone_question:

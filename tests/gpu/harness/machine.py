@@ -54,7 +54,7 @@ def find_nvcc() -> str:
 def describe() -> dict[str, str | int]:
     query = "name,driver_version,memory.total"
     fields = first_line(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]).split(", ")
-    name, driver, memory = (fields + ["", "", ""])[:3]
+    name, driver, memory = [*fields, "", "", ""][:3]
     return {
         "gpu": name,
         "driver": driver,

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ def main(kind: str, description: str, root: Path) -> int:
         return 0
     os.chdir(root)
     deadline = time.monotonic() + options.deadline
-    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    started = datetime.now(UTC).isoformat(timespec="seconds")
     commit = commit_of(root, options.commit)
     out = Path(options.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
