@@ -20,6 +20,7 @@ struct zone_gauge {
 };
 
 #define ZONE_COUNTER_STORE_GAUGE struct zone_gauge
+#define ZONE_COUNTER_STORE_LEVEL struct zone_gauge /* only current is used */
 #define ZONE_COUNTER_STORE_SUM   uint64_t
 #define ZONE_COUNTER_STORE_LAST  uint64_t
 
@@ -30,7 +31,12 @@ struct zone_counters {
 #include "counters.def"
 };
 
-enum zone_counter_kind { ZONE_COUNTER_GAUGE, ZONE_COUNTER_SUM, ZONE_COUNTER_LAST };
+enum zone_counter_kind {
+    ZONE_COUNTER_GAUGE,
+    ZONE_COUNTER_LEVEL,
+    ZONE_COUNTER_SUM,
+    ZONE_COUNTER_LAST
+};
 enum zone_counter_unit {
     ZONE_COUNTER_BYTES,
     ZONE_COUNTER_COUNT,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The option table, the defaults, and the size classes that roundup_power2_divisions makes. Reading
- * a text is in options_parse.c, writing values in options_text.c. No state, no locking, no driver.
+ * a text is in options_parse.c, writing values in options_show.c. No state, no locking, no driver.
  */
 #include "options_parse.h"
 

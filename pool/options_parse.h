@@ -2,11 +2,12 @@
  *
  * Shared by the files that read a configuration text, and by nobody else: options_parse.c walks the
  * text and words the messages, options_read.c reads one value, options_number.c reads digits,
- * options_text.c writes values back. No state outside the structs, no locking, no driver.
+ * options_show.c writes values back. No state outside the structs, no locking, no driver.
  */
 #pragma once
 
 #include "options.h"
+#include "text.h"
 
 #define ZONE_OPTIONS_WORD 96
 
@@ -107,6 +108,3 @@ static inline bool zone_number_is_power_of_2(uint64_t number)
 }
 /* How many insertions, deletions and replacements make b of a, case ignored; `limit` if more. */
 unsigned zone_text_distance(const char *a, const char *b, unsigned limit);
-
-/* options_text.c: snprintf at the end of a text that is always terminated, cut with "..." */
-ZONE_PRINTF(3, 4) void zone_text_append(char *text, size_t size, const char *format, ...);

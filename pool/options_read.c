@@ -6,7 +6,6 @@
  */
 #include "options_parse.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Where the list is: the slot of the entry before, so that `>` knows what lies above it. */

@@ -13,6 +13,7 @@
 #define ZONE_REPORT_DEVICES 16
 #define ZONE_REPORT_NOTES   8
 #define ZONE_REPORT_LINES   12
+#define ZONE_REPORT_LINE    320 /* bytes of a line, at most */
 
 struct zone_report_device {
     int ordinal;

@@ -6,22 +6,6 @@
  */
 #include "options_parse.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-void zone_text_append(char *text, size_t size, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(text + used, size - used, format, args);
-    va_end(args);
-    if (length >= 0 && (size_t)length >= size - used && size >= 4) {
-        memcpy(text + size - 4, "...", 4);
-    }
-}
-
 const char *zone_options_word(enum zone_option_type type, unsigned index)
 {
     static const char *const booleans[] = {"False", "True", NULL};
