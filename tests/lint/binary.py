@@ -35,7 +35,7 @@ def hook_names(text: str) -> list[str]:
 
 def malformed_rows(text: str) -> list[str]:
     """Lines that begin like a hook row and are none."""
-    good = re.compile(r"^HOOK\(\w+, \w+, \(.*\)\)?|^HOOK\(\w+, \w+,$")
+    good = re.compile(r"^HOOK\(\w+, \w+,( |$)")
     return [line for line in text.splitlines() if line.startswith("HOOK") and not good.match(line)]
 
 
