@@ -72,11 +72,27 @@ class Requirements(unittest.TestCase):
 
 
 class Reports(unittest.TestCase):
-    def test_a_counter_is_found_at_any_depth(self) -> None:
-        report = {"pools": [{"device": 0, "counts": {"frees": 7}}], "frees": {"x": 1}}
-        self.assertEqual(record.find_counter(report, ["free_calls", "frees"]), 7)
-        self.assertIsNone(record.find_counter(report, ["allocations"]))
-        self.assertIsNone(record.find_counter(None, ["frees"]))
+    REPORT = {
+        "options": "",
+        "notes": ["a note"],
+        "devices": [{"backing": "segments", "counters": {"hits": 7}}],
+        "total": {"hits": 7, "ooms": 0, "allocation": {"current": 0, "allocated": 9}},
+    }
+
+    def test_counters_are_the_totals(self) -> None:
+        self.assertEqual(record.counter(self.REPORT, "allocation", "allocated"), 9)
+        self.assertIsNone(record.counter(self.REPORT, "frees"))
+        self.assertIsNone(record.counter(None, "hits"))
+
+    def test_zeros_are_not_kept(self) -> None:
+        self.assertEqual(
+            record.compact_report(self.REPORT),
+            {
+                "notes": ["a note"],
+                "backing": ["segments"],
+                "total": {"hits": 7, "allocation": {"allocated": 9}},
+            },
+        )
 
     def test_a_library_that_did_not_load_is_a_problem(self) -> None:
         here = Path(__file__)

@@ -136,23 +136,28 @@ def ratio(above: float | None, below: float | None) -> float | None:
     return above / below
 
 
-def find_counter(report: Any, names: Iterable[str]) -> Any:
-    """The first value under one of the names anywhere in a report."""
-    wanted = list(names)
-    if isinstance(report, dict):
-        for name in wanted:
-            if name in report and not isinstance(report[name], (dict, list)):
-                return report[name]
-        for inner in report.values():
-            found = find_counter(inner, wanted)
-            if found is not None:
-                return found
-    if isinstance(report, list):
-        for inner in report:
-            found = find_counter(inner, wanted)
-            if found is not None:
-                return found
-    return None
+def counter(report: Any, *path: str) -> Any:
+    """A counter of libzone's report, summed over the devices; None if it is not there."""
+    found = report.get("total") if isinstance(report, dict) else None
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def without_zeros(counters: Any) -> Any:
+    if not isinstance(counters, dict):
+        return counters
+    kept = {name: without_zeros(value) for name, value in counters.items()}
+    return {name: value for name, value in kept.items() if value not in (0, {})}
+
+
+def compact_report(report: Any) -> Any:
+    """What of a report is worth keeping for each of a hundred runs."""
+    if not isinstance(report, dict) or "total" not in report:
+        return report
+    kept = {name: report[name] for name in ("options", "notes") if report.get(name)}
+    backings = {str(device.get("backing", "")) for device in report.get("devices", [])}
+    return {**kept, "backing": sorted(backings), "total": without_zeros(report["total"])}
 
 
 def shown(value: Any) -> str:

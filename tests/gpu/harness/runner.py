@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from .record import Run, parse_metrics
+from .record import Run, compact_report, parse_metrics
 
 TAIL_CHARS = 2500
 ZONE_VARIABLES = ("ZONE_ALLOC_CONF", "ZONE_REPORT", "ZONE_TRACE", "ZONE_DISABLE")
@@ -74,7 +74,7 @@ class Runner:
             timed_out=timed_out,
             metrics=parse_metrics(output),
             tail=output[-TAIL_CHARS:],
-            report=found,
+            report=compact_report(found),
             problem="" if library is None else preload_problem(library, output, found),
         )
 
