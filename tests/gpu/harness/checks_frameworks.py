@@ -4,7 +4,7 @@
 import math
 
 from .context import Case, Context
-from .record import Run, Test, median_of, ratio, texts_of
+from .record import Run, Test, median_of, pool_counts, ratio, texts_of
 
 NO_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 TORCH_METRICS = ("train_ms", "small_ms", "loader_ms", "device_used_mib", "torch_reserved_mib")
@@ -58,6 +58,7 @@ def torch(ctx: Context, test: Test) -> None:
     done = ctx.repeat(test, cases, reps=max(2, ctx.reps - 1))
     for label, runs in done.items():
         test.measured[label] = {name: median_of(runs, name) for name in TORCH_METRICS}
+        test.measured[label].update(pool_counts(runs[-1]))
         test.measured[label]["losses"] = sorted(texts_of(runs, "loss"))
     own = test.measured["own pool"]
     for label, native in (
@@ -119,9 +120,6 @@ def measure_framework(
 ) -> None:
     done = ctx.repeat(test, cases, reps=reps)
     for label, runs in done.items():
-        test.measured[label] = {
-            "step_ms": median_of(runs, "step_ms"),
-            "report": runs[-1].report,
-        }
+        test.measured[label] = {"step_ms": median_of(runs, "step_ms"), **pool_counts(runs[-1])}
     for mode in modes:
         require_not_slower(test, done, f"native, {mode}", f"zone, {mode}", 1.03)

@@ -3,7 +3,7 @@
 
 from .build import build_sabotaged
 from .context import Case, Context
-from .record import Test, median_of, ratio, total_of
+from .record import Test, median_of, pool_counts, ratio, total_of
 
 WAITING_VARIANTS = ("plain", "thread", "hostfunc", "full")
 # Enough budget that no free waits, so that a late event is left for the malloc to meet.
@@ -28,6 +28,7 @@ def four_streams(ctx: Context, test: Test) -> None:
             "total_ms": median_of(runs, "total_ms"),
             "host_ms": median_of(runs, "host_ms"),
             "wrong": total_of(runs, "wrong"),
+            **pool_counts(runs[-1]),
         }
     native = test.measured["native"]["total_ms"]
     for label in done:

@@ -62,7 +62,7 @@ def describe() -> dict[str, str | int]:
         "cuda": nvcc_release(),
         "cpu": cpu_name(),
         "cores": os.cpu_count() or 0,
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "python": platform.python_version(),
     }
 

@@ -160,6 +160,16 @@ def compact_report(report: Any) -> Any:
     return {**kept, "backing": sorted(backings), "total": without_zeros(report["total"])}
 
 
+def pool_counts(run: Run) -> dict[str, Any]:
+    """What the pool did in a run, in the few numbers that a table has room for."""
+    if run.report is None:
+        return {}
+    names = ("hits", "misses", "driver_free_calls", "throttle_waits", "sync_waits")
+    counts = {name: counter(run.report, name) or 0 for name in names}
+    peak = counter(run.report, "reserved_bytes", "peak") or 0
+    return {**counts, "reserved_peak_mib": peak >> 20}
+
+
 def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.0f}" if value == int(value) and abs(value) < 1e12 else f"{value:.4g}"

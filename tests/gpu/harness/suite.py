@@ -146,7 +146,7 @@ def main(kind: str, description: str, root: Path) -> int:
     work = Path(tempfile.mkdtemp(prefix="zone-gpu-"))
     tests: list[Test] = []
     with open(out / f"{kind}.log", "w", encoding="utf-8") as log:
-        runner = Runner(build_dir / "shim" / "libzone.so", work, log, deadline)
+        runner = Runner(build_dir / "shim" / "libzone.so", work, log, deadline, root)
         ctx = Context(root, build_dir, programs, work, runner, options.reps, options.quick)
         for check in checks:
             print(f"{check.name} ...", flush=True)
