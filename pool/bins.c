@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bins of freed blocks: see bins.h. The table of large classes is an open-addressed hash that is only
- * ever added to; a grown copy replaces it, so that readers need no lock.
+ * Bins of freed blocks: see bins.h. The table of large classes is an open-addressed hash that is
+ * only ever added to; a grown copy replaces it, so that readers need no lock.
  */
 #include "bins.h"
 
@@ -55,7 +55,8 @@ static struct zone_bin_table *large_room_locked(struct zone_bins *bins)
         return old;
     }
     size_t slots = old ? 2 * (old->mask + 1) : BINS_LARGE_START;
-    struct zone_bin_table *table = zone_meta_alloc(sizeof(*table) + slots * sizeof(table->slots[0]));
+    struct zone_bin_table *table =
+        zone_meta_alloc(sizeof(*table) + slots * sizeof(table->slots[0]));
     if (!table) {
         return NULL;
     }
@@ -122,8 +123,7 @@ void zone_bin_push(struct zone_bin *bin, struct zone_block *block)
     pthread_mutex_unlock(&bin->lock);
 }
 
-static struct zone_block *bin_take_locked(struct zone_bin *bin, uint64_t ready,
-                                          uint64_t *ret_stamp)
+static struct zone_block *bin_take_locked(struct zone_bin *bin, uint64_t ready, uint64_t *ret_stamp)
 {
     struct zone_block *block = bin->head;
     if (!block || block->stamp > ready) {

@@ -2,8 +2,9 @@
  *
  * Freed blocks by size class. A bin is a queue: blocks enter at the tail when they are freed and
  * leave from the head, so that the head is the block whose epoch is ready first. Classes are
- * multiples of 512 bytes (the driver's step, facts.md): below 1 MiB found by index, above in a table
- * that only grows. Each bin has its own lock, held for a few instructions. Never calls the driver.
+ * multiples of 512 bytes (the driver's step, facts.md): below 1 MiB found by index, above in a
+ * table that only grows. Each bin has its own lock, held for a few instructions. Never calls the
+ * driver.
  */
 #pragma once
 
@@ -44,7 +45,8 @@ struct zone_bins {
 
 void zone_bins_init(struct zone_bins *bins);
 
-/* The bin of a class, a positive multiple of 512 bytes; NULL if there is none yet. Takes no lock. */
+/* The bin of a class, a positive multiple of 512 bytes; NULL if there is none yet. Takes no lock.
+ */
 struct zone_bin *zone_bins_find(struct zone_bins *bins, size_t bytes);
 
 /* The bin of a class, made if need be; NULL when the host has no memory. */
@@ -53,8 +55,8 @@ struct zone_bin *zone_bins_make(struct zone_bins *bins, size_t bytes);
 /* Puts a block, already stamped, at the tail. */
 void zone_bin_push(struct zone_bin *bin, struct zone_block *block);
 
-/* Takes the head if its stamp is at most ready. Else returns NULL and sets *ret_stamp to the head's stamp,
- * or to 0 when the bin is empty. zone_bin_serve also counts a request of req_bytes. */
+/* Takes the head if its stamp is at most ready. Else returns NULL and sets *ret_stamp to the head's
+ * stamp, or to 0 when the bin is empty. zone_bin_serve also counts a request of req_bytes. */
 struct zone_block *zone_bin_take(struct zone_bin *bin, uint64_t ready, uint64_t *ret_stamp);
 struct zone_block *zone_bin_serve(struct zone_bin *bin, uint64_t ready, size_t req_bytes,
                                   uint64_t *ret_stamp);

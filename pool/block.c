@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The records of blocks: taken from zone_meta_alloc, recycled through one spare list under one lock.
- * Only the slow paths (a new driver allocation, one given back) come here. Never calls the driver.
+ * The records of blocks: taken from zone_meta_alloc, recycled through one spare list under one
+ * lock. Only the slow paths (a new driver allocation, one given back) come here. Never calls the
+ * driver.
  */
 #include "block.h"
 

@@ -31,18 +31,18 @@ enum zone_block_kind {
 struct zone_pool;
 
 struct zone_block {
-    zone_addr_t addr;         /* const while the record is in use */
-    size_t bytes;             /* const; what the driver allocated, the size class */
-    size_t req_bytes;         /* owner; what the program asked for */
-    uint64_t stamp;           /* bin lock; the epoch that must be ready before reuse */
-    struct zone_pool *pool;   /* const */
-    struct zone_block *next;  /* bin lock, or the spare list's */
-    _Atomic uint64_t uses;    /* how often it was handed out again: makes buffer ids unique */
-    uint32_t serial;          /* const; number of the record in this process */
-    _Atomic uint8_t state;    /* enum zone_block_state */
-    uint8_t kind;             /* const; enum zone_block_kind */
-    bool fresh;               /* owner; the first use since the driver allocated it */
-    _Atomic uint8_t tainted;  /* others may hold the memory itself: freed for real, never recycled */
+    zone_addr_t addr;        /* const while the record is in use */
+    size_t bytes;            /* const; what the driver allocated, the size class */
+    size_t req_bytes;        /* owner; what the program asked for */
+    uint64_t stamp;          /* bin lock; the epoch that must be ready before reuse */
+    struct zone_pool *pool;  /* const */
+    struct zone_block *next; /* bin lock, or the spare list's */
+    _Atomic uint64_t uses;   /* how often it was handed out again: makes buffer ids unique */
+    uint32_t serial;         /* const; number of the record in this process */
+    _Atomic uint8_t state;   /* enum zone_block_state */
+    uint8_t kind;            /* const; enum zone_block_kind */
+    bool fresh;              /* owner; the first use since the driver allocated it */
+    _Atomic uint8_t tainted; /* others may hold the memory itself: freed for real, never recycled */
 };
 
 /* A record in state GONE, or NULL when the host has no memory. */
@@ -51,8 +51,8 @@ struct zone_block *zone_block_new(void);
 /* Returns the record; the caller has taken it out of the pointer map. */
 void zone_block_delete(struct zone_block *block);
 
-/* CU_POINTER_ATTRIBUTE_BUFFER_ID of a block that was handed out again: never the driver's (those are
- * small numbers), never the same twice. */
+/* CU_POINTER_ATTRIBUTE_BUFFER_ID of a block that was handed out again: never the driver's (those
+ * are small numbers), never the same twice. */
 static inline uint64_t zone_block_buffer_id(const struct zone_block *block)
 {
     return (uint64_t)1 << 63 |

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fills a snapshot of counters from a pool. Most numbers are derived here rather than counted on the fast
- * path: the bins know how often they served and what a miss of their class took. Reads without stopping
- * anybody, so a snapshot taken while threads allocate may be off by what they are doing.
+ * Fills a snapshot of counters from a pool. Most numbers are derived here rather than counted on
+ * the fast path: the bins know how often they served and what a miss of their class took. Reads
+ * without stopping anybody, so a snapshot taken while threads allocate may be off by what they are
+ * doing.
  */
 #include "pool.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Epochs and context events: see fence.h for the rule and why the order of its three steps matters.
- * Every call of the device is made between two short holds of the lock; a mark in use by a thread is
- * kept by its users count.
+ * Every call of the device is made between two short holds of the lock; a mark in use by a thread
+ * is kept by its users count.
  */
 #include "fence.h"
 
@@ -166,8 +166,8 @@ bool zone_fence_ask(struct zone_fence *fence, const struct zone_gpu *gpu, uint64
     int rc = ZONE_GPU_NOT_READY;
     uint64_t needed = fence_covering_locked(fence, stamp);
     if (needed < fence->tail) {
-        /* On an idle device the newest mark settles everything with one question; on a busy one only
-         * the oldest have a chance. */
+        /* On an idle device the newest mark settles everything with one question; on a busy one
+         * only the oldest have a chance. */
         uint64_t newest = fence->tail - 1;
         if (fence->ask_newest && newest != needed && fence_mark(fence, newest)->epoch >= stamp) {
             rc = fence_query_locked(fence, gpu, newest);

@@ -4,16 +4,16 @@
  * handed out again only when all work submitted before its free is complete (facts.md, "What blocks
  * whom"; the rule was chosen there, last table).
  *
- * A context has a running epoch. A free that records takes the open epoch's number FIRST, then records
- * a context event, then publishes the two together as a mark. A free that does not record carries the
- * number that is open, which the next record closes. So the event of a mark was recorded after every
- * free that carries its number or an older one had begun, and once it is complete, all of those
- * blocks are ready. Number after record would be wrong: a free could then carry a number whose
- * event does not cover its work.
+ * A context has a running epoch. A free that records takes the open epoch's number FIRST, then
+ * records a context event, then publishes the two together as a mark. A free that does not record
+ * carries the number that is open, which the next record closes. So the event of a mark was
+ * recorded after every free that carries its number or an older one had begun, and once it is
+ * complete, all of those blocks are ready. Number after record would be wrong: a free could then
+ * carry a number whose event does not cover its work.
  *
- * Invariants: ready < open; a mark's epoch < open; a mark's event is neither re-recorded nor dropped
- * while a thread asks or waits for it (users > 0).
- * Locking: one leaf lock, never held across a call of the device. Errors: the driver's codes.
+ * Invariants: ready < open; a mark's epoch < open; a mark's event is neither re-recorded nor
+ * dropped while a thread asks or waits for it (users > 0). Locking: one leaf lock, never held
+ * across a call of the device. Errors: the driver's codes.
  */
 #pragma once
 
@@ -49,16 +49,16 @@ struct zone_fence_counts {
 };
 
 struct zone_fence {
-    _Atomic uint64_t open;      /* the number that the next record takes */
-    _Atomic uint64_t ready;     /* all blocks stamped at most this may be reused */
-    _Atomic size_t pending;     /* bytes of marks not settled; written under the lock */
+    _Atomic uint64_t open;  /* the number that the next record takes */
+    _Atomic uint64_t ready; /* all blocks stamped at most this may be reused */
+    _Atomic size_t pending; /* bytes of marks not settled; written under the lock */
     pthread_mutex_t lock;
-    uint64_t head;              /* lock; index of the oldest mark kept */
-    uint64_t tail;              /* lock; index of the next mark */
-    unsigned recording;         /* lock; threads between taking a number and publishing */
-    bool ask_newest;            /* lock; the newest mark was complete when last asked */
-    size_t carry;               /* lock; bytes of failed records, counted with the next mark */
-    unsigned spares;            /* lock */
+    uint64_t head;                   /* lock; index of the oldest mark kept */
+    uint64_t tail;                   /* lock; index of the next mark */
+    unsigned recording;              /* lock; threads between taking a number and publishing */
+    bool ask_newest;                 /* lock; the newest mark was complete when last asked */
+    size_t carry;                    /* lock; bytes of failed records, counted with the next mark */
+    unsigned spares;                 /* lock */
     struct zone_fence_counts counts; /* lock */
     void *spare[ZONE_FENCE_MARKS];   /* lock; events that nobody uses */
     struct zone_mark marks[ZONE_FENCE_MARKS]; /* lock; mark i at i % ZONE_FENCE_MARKS */
@@ -70,8 +70,8 @@ void zone_fence_init(struct zone_fence *fence);
 /* True when no thread is between taking a number and publishing, asking, or waiting. */
 bool zone_fence_is_quiet(struct zone_fence *fence);
 
-/* The stamp for a free that does not record. Call it inside the free: work that the thread submitted
- * before is covered. Takes no lock. */
+/* The stamp for a free that does not record. Call it inside the free: work that the thread
+ * submitted before is covered. Takes no lock. */
 static inline uint64_t zone_fence_stamp(struct zone_fence *fence)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -89,20 +89,21 @@ static inline size_t zone_fence_pending(const struct zone_fence *fence)
 }
 
 /* Closes the open epoch: number, record, publish. bytes is what becomes ready with it, thread
- * identifies the caller. Returns 0, the driver's code of a failed record, or ZONE_GPU_REFUSED (capture, or
- * too many marks); after a failure the epoch stays open and the next record covers it. Where the
- * driver cannot record, waits for the context instead, after which the epoch is ready. */
+ * identifies the caller. Returns 0, the driver's code of a failed record, or ZONE_GPU_REFUSED
+ * (capture, or too many marks); after a failure the epoch stays open and the next record covers it.
+ * Where the driver cannot record, waits for the context instead, after which the epoch is ready. */
 int zone_fence_close(struct zone_fence *fence, const struct zone_gpu *gpu, void *ctx, size_t bytes,
                      uintptr_t thread, struct zone_ticket *ret);
 
-/* Asks the device once whether blocks stamped so are ready; only published epochs are asked. *ret_fault gets
- * a driver code that means a lost context, else is left alone. Never waits. */
+/* Asks the device once whether blocks stamped so are ready; only published epochs are asked.
+ * *ret_fault gets a driver code that means a lost context, else is left alone. Never waits. */
 bool zone_fence_ask(struct zone_fence *fence, const struct zone_gpu *gpu, uint64_t stamp,
                     int *ret_fault);
 
-/* Inside a free: waits for the oldest mark whose completion brings the pending bytes down to target, among
- * those recorded before this free began or by it, which is a subset of what the native free waits
- * for. Returns 0 or the driver's code; *ret_waited_ns is the time waited, 0 if nothing had to be. */
+/* Inside a free: waits for the oldest mark whose completion brings the pending bytes down to
+ * target, among those recorded before this free began or by it, which is a subset of what the
+ * native free waits for. Returns 0 or the driver's code; *ret_waited_ns is the time waited, 0 if
+ * nothing had to be. */
 int zone_fence_settle_to(struct zone_fence *fence, const struct zone_gpu *gpu,
                          const struct zone_ticket *ticket, size_t target, uint64_t *ret_waited_ns);
 
@@ -110,7 +111,7 @@ int zone_fence_settle_to(struct zone_fence *fence, const struct zone_gpu *gpu,
 int zone_fence_wait_own(struct zone_fence *fence, const struct zone_gpu *gpu,
                         const struct zone_ticket *ticket, uint64_t *ret_waited_ns);
 
-/* Polls the newest mark (of one thread, or of any if thread is 0) until it completes or the clock reaches
- * deadline_ns. True when it completed or there was none left to wait for. */
+/* Polls the newest mark (of one thread, or of any if thread is 0) until it completes or the clock
+ * reaches deadline_ns. True when it completed or there was none left to wait for. */
 bool zone_fence_poll(struct zone_fence *fence, const struct zone_gpu *gpu, uintptr_t thread,
                      uint64_t deadline_ns, int *ret_fault);

@@ -3,12 +3,11 @@
  * What an allocation does when its class has no ready block, cheapest first:
  *   rung 1  ask the device once whether the oldest block of the class is ready by now
  *   rung 2  grow: the driver allocates a block of the class
- *   rung 3  the driver has no memory: poll until a block of the class is ready or the context is at rest, at
- *           most oom_wait_ms
- *   rung 4  the context is at rest: give ready blocks of other classes back, then ask the driver again
- *   rung 5  the driver's own error
- * Only the last rungs wait: a program that holds a lock which running work needs would otherwise hang in
- * an allocation that natively returns.
+ *   rung 3  the driver has no memory: poll until a block of the class is ready or the context is at
+ * rest, at most oom_wait_ms rung 4  the context is at rest: give ready blocks of other classes
+ * back, then ask the driver again rung 5  the driver's own error Only the last rungs wait: a
+ * program that holds a lock which running work needs would otherwise hang in an allocation that
+ * natively returns.
  */
 #include "pool.h"
 
@@ -44,7 +43,8 @@ bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, siz
     block->stamp = 0;
     block->pool = pool;
     block->kind = ZONE_BLOCK_DEVICE;
-    /* The record may have served before: the address is new to it, the buffer id must be the driver's. */
+    /* The record may have served before: the address is new to it, the buffer id must be the
+     * driver's. */
     block->fresh = true;
     atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
     if (!zone_ptrmap_set(block)) {
@@ -80,13 +80,13 @@ static int ladder_grow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
 static bool ladder_ask(struct zone_pool *pool, struct zone_bin *bin, uint64_t stamp,
                        size_t req_bytes, zone_addr_t *ret_addr, int *ret_fault)
 {
-    return stamp > 0 &&
-           zone_fence_ask(&pool->fence, pool->process->gpu, stamp, ret_fault) &&
+    return stamp > 0 && zone_fence_ask(&pool->fence, pool->process->gpu, stamp, ret_fault) &&
            zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp);
 }
 
-/* Brings the context to rest as far as deadline_ns allows. bin may be NULL; a block of it that becomes ready
- * meanwhile is taken: *ret_served. True when all work that had been submitted is complete. */
+/* Brings the context to rest as far as deadline_ns allows. bin may be NULL; a block of it that
+ * becomes ready meanwhile is taken: *ret_served. True when all work that had been submitted is
+ * complete. */
 static bool ladder_rest(struct zone_pool *pool, struct zone_bin *bin, size_t req_bytes,
                         uint64_t deadline_ns, zone_addr_t *ret_addr, bool *ret_served,
                         int *ret_fault)
@@ -111,8 +111,7 @@ static bool ladder_rest(struct zone_pool *pool, struct zone_bin *bin, size_t req
             break;
         }
         rest = zone_fence_ready(&pool->fence) >= ticket.epoch ||
-               (ticket.published &&
-                zone_fence_ask(&pool->fence, gpu, ticket.epoch, ret_fault));
+               (ticket.published && zone_fence_ask(&pool->fence, gpu, ticket.epoch, ret_fault));
         /* Without an event there is nothing to wait for. */
         if (rest || gpu->now_ns() >= deadline_ns || (gpu->record && !ticket.published)) {
             break;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two fast paths. An allocation that finds a ready block of its class calls no driver function and takes
- * one bin's lock for a few instructions; so does the free of a small block, fifteen times of sixteen.
- * Slow exits: zone_pool_alloc_slow (ladder.c) and pool_free_recording below.
+ * The two fast paths. An allocation that finds a ready block of its class calls no driver function
+ * and takes one bin's lock for a few instructions; so does the free of a small block, fifteen times
+ * of sixteen. Slow exits: zone_pool_alloc_slow (ladder.c) and pool_free_recording below.
  */
 #include "pool.h"
 
@@ -191,13 +191,15 @@ int zone_pool_free(struct zone_block *block, enum zone_free_by by)
     return pool_free_recording(pool, bin, block, by);
 }
 
-int zone_pool_free_for_real(struct zone_block *block)
+uint64_t zone_pool_leave(struct zone_block *block)
+{
+    atomic_store_explicit(&block->state, ZONE_BLOCK_LEAVING, memory_order_relaxed);
+    return block->pool->process->gpu->now_ns();
+}
+
+int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns)
 {
     struct zone_pool *pool = block->pool;
-    const struct zone_gpu *gpu = pool->process->gpu;
-    atomic_store_explicit(&block->state, ZONE_BLOCK_LEAVING, memory_order_relaxed);
-    uint64_t start = gpu->now_ns();
-    int rc = gpu->free(block->addr);
     if (rc != ZONE_GPU_OK) {
         atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
         zone_pool_note(pool, rc);
@@ -205,10 +207,23 @@ int zone_pool_free_for_real(struct zone_block *block)
     }
     pool_count_free(pool, block);
     zone_count_add(&pool->counts.driver_frees, 1);
-    zone_count_add(&pool->counts.driver_free_ns, gpu->now_ns() - start);
+    zone_count_add(&pool->counts.driver_free_ns, pool->process->gpu->now_ns() - start_ns);
     zone_level_sub(&pool->reserved, block->bytes);
     zone_level_sub(&pool->segments, 1);
     zone_ptrmap_remove(block);
     zone_block_delete(block);
     return ZONE_GPU_OK;
+}
+
+int zone_pool_free_for_real(struct zone_block *block)
+{
+    uint64_t start = zone_pool_leave(block);
+    return zone_pool_left(block, block->pool->process->gpu->free(block->addr), start);
+}
+
+void zone_pool_taint(struct zone_block *block)
+{
+    if (!atomic_exchange_explicit(&block->tainted, 1, memory_order_relaxed)) {
+        zone_count_add(&block->pool->counts.tainted, 1);
+    }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pool of one context: what cudaMalloc and cudaFree become. A block is a whole driver allocation of a
- * 512-byte size class, so that the driver's own answers about it (IPC, ranges, attributes) stay true.
- * pool.c holds both fast paths; ladder.c what an allocation does when no ready block is there; trim.c
- * what gives memory back; registry.c which pools exist.
+ * The pool of one context: what cudaMalloc and cudaFree become. A block is a whole driver
+ * allocation of a 512-byte size class, so that the driver's own answers about it (IPC, ranges,
+ * attributes) stay true. pool.c holds both fast paths; ladder.c what an allocation does when no
+ * ready block is there; trim.c what gives memory back; registry.c which pools exist.
  *
  * Locking: none of these functions holds a lock while it calls the device. Any thread, any context.
  * Errors: the driver's codes, which the caller returns to the program as they are.
@@ -67,21 +67,21 @@ struct zone_pool {
     size_t max_cached;            /* const; cached bytes that a free tolerates */
     size_t total;                 /* const; bytes of the device */
     _Atomic bool tight;           /* the device is nearly full: frees behave as natively */
-    _Atomic int fault;            /* the driver's code once the context is lost; then all calls pass */
-    _Atomic size_t free_guess;    /* free bytes of the device when last looked, less growth since */
-    _Atomic uint64_t looked_ns;   /* when that was */
-    struct zone_level allocated;  /* bytes the program holds, in classes */
-    struct zone_level requested;  /* the same as it asked for them */
-    struct zone_level live;       /* allocations the program holds */
-    struct zone_level reserved;   /* bytes held from the driver: allocated + cached */
-    struct zone_level segments;   /* driver allocations held */
+    _Atomic int fault;         /* the driver's code once the context is lost; then all calls pass */
+    _Atomic size_t free_guess; /* free bytes of the device when last looked, less growth since */
+    _Atomic uint64_t looked_ns;  /* when that was */
+    struct zone_level allocated; /* bytes the program holds, in classes */
+    struct zone_level requested; /* the same as it asked for them */
+    struct zone_level live;      /* allocations the program holds */
+    struct zone_level reserved;  /* bytes held from the driver: allocated + cached */
+    struct zone_level segments;  /* driver allocations held */
     struct zone_pool_counts counts;
     struct zone_fence fence;
     struct zone_bins bins;
 };
 
-/* Serves a request: ready block, ask once, grow; waits only before it would report out of memory. The
- * calling thread's current context is the pool's, or one whose memory belongs to it. */
+/* Serves a request: ready block, ask once, grow; waits only before it would report out of memory.
+ * The calling thread's current context is the pool's, or one whose memory belongs to it. */
 int zone_pool_alloc(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr);
 
 /* Frees a block that the caller has moved from LIVE to FREED. May record, may wait as long as the
@@ -100,8 +100,17 @@ static inline bool zone_block_claim(struct zone_block *block)
  * contexts and captures. */
 int zone_pool_free_for_real(struct zone_block *block);
 
-/* Enters what the driver has just allocated (bytes large, req_bytes of them asked for, in ns nanoseconds) as
- * a live block. False when the host has no memory; the allocation then stays the driver's. */
+/* Others may hold the block's memory itself from now on: its free will be the driver's. */
+void zone_pool_taint(struct zone_block *block);
+
+/* The same around another call of the driver: leave, call, then left with the call's code, which it
+ * returns. leave returns the time for left. */
+uint64_t zone_pool_leave(struct zone_block *block);
+int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns);
+
+/* Enters what the driver has just allocated (bytes large, req_bytes of them asked for, in ns
+ * nanoseconds) as a live block. False when the host has no memory; the allocation then stays the
+ * driver's. */
 bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, size_t req_bytes,
                      uint64_t ns);
 
@@ -109,27 +118,28 @@ bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, siz
 int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes, uint64_t stamp,
                          zone_addr_t *ret_addr);
 
-/* For an allocation that must not touch the fence (a capture is under way): the driver first, then what is
- * ready, then the driver again after giving back what is ready. */
+/* For an allocation that must not touch the fence (a capture is under way): the driver first, then
+ * what is ready, then the driver again after giving back what is ready. */
 int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr);
 
-/* Takes a ready block of the class and hands it out; false if there is none. *ret_stamp as zone_bin_take. */
+/* Takes a ready block of the class and hands it out; false if there is none. *ret_stamp as
+ * zone_bin_take. */
 bool zone_pool_reuse(struct zone_pool *pool, struct zone_bin *bin, size_t req_bytes,
                      zone_addr_t *ret_addr, uint64_t *ret_stamp);
 
-/* Gives ready blocks back to the driver, those freed longest ago first, until bytes are given back or none
- * is left. Returns the bytes given back. Waits as cuMemFree does: see gpu.h. */
+/* Gives ready blocks back to the driver, those freed longest ago first, until bytes are given back
+ * or none is left. Returns the bytes given back. Waits as cuMemFree does: see gpu.h. */
 size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes);
 
-/* Inside a free on a device that is nearly full: waits for the free's own mark and gives back until min_free
- * is free again. */
+/* Inside a free on a device that is nearly full: waits for the free's own mark and gives back until
+ * min_free is free again. */
 int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticket);
 
 /* Inside a free: brings the cached bytes down to max_cached. */
 int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket);
 
-/* For a call of the program that ran out of memory: waits at most oom_wait_ms for the context to come to rest, then gives
- * everything ready back. Returns the bytes given back. */
+/* For a call of the program that ran out of memory: waits at most oom_wait_ms for the context to
+ * come to rest, then gives everything ready back. Returns the bytes given back. */
 size_t zone_pool_rescue(struct zone_pool *pool);
 
 /* After growth by bytes: looks how full the device is, at most as often as it matters. */
@@ -138,7 +148,8 @@ void zone_pool_look(struct zone_pool *pool, size_t bytes);
 /* Waits, at most until deadline_ns, for the work that earlier frees would have waited for. */
 void zone_pool_settle(struct zone_pool *pool, uint64_t deadline_ns);
 
-/* Remembers a lost context. Returns what the program's call should return: rc if it is a fault, else 0. */
+/* Remembers a lost context. Returns what the program's call should return: rc if it is a fault,
+ * else 0. */
 int zone_pool_note(struct zone_pool *pool, int rc);
 
 /* True while this thread has freed blocks since its last record. */

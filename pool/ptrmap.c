@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * root[addr >> 35] -> branch[(addr >> 21) & 16383] -> a block that starts in this page, or, when
- * several do, a leaf with a slot for each multiple of 512 (the driver's granule, facts.md). A slot of
- * a branch tells the two apart by its lowest bit. Nodes are never freed: a reader may be in them, and
- * the driver uses the same addresses again.
+ * several do, a leaf with a slot for each multiple of 512 (the driver's granule, facts.md). A slot
+ * of a branch tells the two apart by its lowest bit. Nodes are never freed: a reader may be in
+ * them, and the driver uses the same addresses again.
  */
 #include "ptrmap.h"
 

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Device address -> block, by exact base address. A radix tree over the 2 MiB pages of the address
- * space: look-ups take no lock and cost three dependent loads; changes take one lock, and happen only
- * when the driver allocates or takes back. One map for all contexts: an address belongs to one block.
- * Never calls the driver.
+ * space: look-ups take no lock and cost three dependent loads; changes take one lock, and happen
+ * only when the driver allocates or takes back. One map for all contexts: an address belongs to one
+ * block. Never calls the driver.
  */
 #pragma once
 
 #include "block.h"
 
-/* The block that starts at addr, or NULL. The block may be retired at any moment by another thread. */
+/* The block that starts at addr, or NULL. The block may be retired at any moment by another thread.
+ */
 struct zone_block *zone_ptrmap_get(zone_addr_t addr);
 
 /* Enters the block under its address, replacing what is there: the driver has just given out that
- * address, so an older entry is stale. False when the host has no memory or the address is not below
- * 2^48; then nothing changed. */
+ * address, so an older entry is stale. False when the host has no memory or the address is not
+ * below 2^48; then nothing changed. */
 bool zone_ptrmap_set(struct zone_block *block);
 
 /* Takes the block out if it is still what its address leads to. */
 void zone_ptrmap_remove(struct zone_block *block);
 
-/* Calls visit for every block, holding the map's lock: visit must not call back into the map. A block for
- * which visit returns true is taken out. */
+/* Calls visit for every block, holding the map's lock: visit must not call back into the map. A
+ * block for which visit returns true is taken out. */
 void zone_ptrmap_sweep(bool (*visit)(struct zone_block *block, void *arg), void *arg);

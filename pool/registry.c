@@ -151,7 +151,7 @@ struct rescue {
 static void rescue_visit(struct zone_pool *pool, void *arg)
 {
     struct rescue *rescue = arg;
-    if (pool != rescue->except && pool->device == rescue->device) {
+    if (pool != rescue->except && (rescue->device < 0 || pool->device == rescue->device)) {
         rescue->bytes += zone_pool_rescue(pool);
     }
 }

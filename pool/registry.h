@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which pools exist: one per context. Pools are never freed, since another thread may still be inside
- * one; the pool of a dead context is used again for a later one.
+ * Which pools exist: one per context. Pools are never freed, since another thread may still be
+ * inside one; the pool of a dead context is used again for a later one.
  */
 #pragma once
 
@@ -18,20 +18,20 @@ struct zone_context_facts {
 /* The pool of a context, or NULL. Takes no lock. */
 struct zone_pool *zone_registry_find(const void *ctx);
 
-/* The pool of a context, made if need be; asks the device how much memory is free. NULL when there is no
- * room or the device does not answer. */
+/* The pool of a context, made if need be; asks the device how much memory is free. NULL when there
+ * is no room or the device does not answer. */
 struct zone_pool *zone_registry_make(struct zone_process *process,
                                      const struct zone_context_facts *facts);
 
-/* The context is gone, and all its memory with it: forgets its blocks without touching the device. Its
- * counts stay in the sums. */
+/* The context is gone, and all its memory with it: forgets its blocks without touching the device.
+ * Its counts stay in the sums. */
 void zone_registry_drop(struct zone_pool *pool);
 
 /* Calls visit for the pool of every context that lives. */
 void zone_registry_each(void (*visit)(struct zone_pool *pool, void *arg), void *arg);
 
-/* Gives back what the pools of a device hold ready, except one pool; waits as zone_pool_rescue does. Returns
- * the bytes given back. */
+/* Gives back what the pools of a device (-1: of all) hold ready, except one pool; waits as
+ * zone_pool_rescue does. Returns the bytes given back. */
 size_t zone_registry_rescue(int device, const struct zone_pool *except);
 
 /* Cached bytes of a device that an allocation could have. */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What gives memory back to the driver, and what decides that it must be. cuMemFree waits for all work of the
- * context and blocks other threads' launches (facts.md), so blocks are given back only inside the
- * program's own free, or when an allocation or another call would otherwise fail.
+ * What gives memory back to the driver, and what decides that it must be. cuMemFree waits for all
+ * work of the context and blocks other threads' launches (facts.md), so blocks are given back only
+ * inside the program's own free, or when an allocation or another call would otherwise fail.
  */
 #include "pool.h"
 
 #include "ptrmap.h"
 
-/* Driver memory is looked at again after this long, or when a quarter of what seemed free may be gone. */
+/* Driver memory is looked at again after this long, or when a quarter of what seemed free may be
+ * gone. */
 enum { LOOK_NS = 100000000 };
 
 void zone_pool_look(struct zone_pool *pool, size_t bytes)
@@ -73,7 +74,8 @@ size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
     size_t given = 0;
     int rc = ZONE_GPU_OK;
     while (given < bytes && rc == ZONE_GPU_OK) {
-        /* By age, an eighth of the epochs at a time: a pass over the bins costs as much as a few blocks. */
+        /* By age, an eighth of the epochs at a time: a pass over the bins costs as much as a few
+         * blocks. */
         uint64_t oldest = bytes == SIZE_MAX ? ready : trim_oldest(pool, ready);
         if (oldest == UINT64_MAX) {
             break;

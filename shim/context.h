@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the calling thread's current context to its pool, and back to nothing when a context dies.
+ */
+#pragma once
+
+#include "driver.h"
+#include "registry.h"
+
+/* The current context of the calling thread (*ret_ctx, NULL if it has none) and its pool, NULL if
+ * it has none yet. One driver call of about 13 ns; no lock when the thread asked about the same
+ * context last. */
+struct zone_pool *zone_context_pool(const struct zone_driver *driver, CUcontext *ret_ctx);
+
+/* Makes the pool for the owner of dptr, which the driver has just allocated with ctx current, and
+ * remembers it for ctx. NULL if the driver does not say who owns it or there is no room: nothing is
+ * pooled then. */
+struct zone_pool *zone_context_adopt(CUcontext ctx, CUdeviceptr dptr);
+
+/* Calls visit(ordinal, arg) for every device that ever had a pool, in order. */
+void zone_context_devices(void (*visit)(int device, void *arg), void *arg);
+
+/* The name of such a device, as the driver gave it. */
+const char *zone_context_device_name(int device);

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two moments: exit_wait, among the program's exit handlers, may call the driver; exit_report, our
+ * destructor, runs last and must not. Memory is never given back: the driver does that.
+ */
+#include "exit.h"
+
+#include "capture.h"
+#include "context.h"
+#include "glibc.h"
+#include "life.h"
+#include "report.h"
+#include "resolve.h"
+#include "tally.h"
+#include "zone_version.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How long a program that leaves work running is held at exit. Natively its last free had waited.
+ */
+#define EXIT_WAIT_NS UINT64_C(2000000000)
+
+static int exit_pid;
+static unsigned long long objects_at_start;
+
+/* Natively the last free waited for the kernels before it: their printf came out and their writes
+ * to host memory were made. The newest event stands for that free; whatever was launched after it
+ * is not waited for. */
+static void exit_wait_pool(struct zone_pool *pool, void *arg)
+{
+    (void)arg;
+    const struct zone_gpu *gpu = pool->process->gpu;
+    struct zone_ticket ticket;
+    if (pool->order != ZONE_FREE_ORDER_AUTO ||
+        atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
+        return;
+    }
+    ZONE_TALLY(exit_waits);
+    zone_pool_settle(pool, UINT64_MAX);
+    /* Small frees may have recorded nothing. What they would have waited for is among what runs
+     * now, but so may be a kernel that never ends: for a while only. */
+    if (zone_fence_close(&pool->fence, gpu, pool->ctx, 0, zone_pool_thread(), &ticket) ==
+        ZONE_GPU_OK) {
+        zone_pool_settle(pool, gpu->now_ns() + EXIT_WAIT_NS);
+        if (gpu->record && zone_fence_ready(&pool->fence) >= ticket.epoch) {
+            gpu->synchronize(pool->ctx); /* at rest: returns at once, and flushes printf */
+        }
+    }
+}
+
+static void exit_wait(void)
+{
+    if (zone_life_is_on() && !zone_capture_is_active()) {
+        zone_registry_each(exit_wait_pool, NULL);
+    }
+}
+
+void zone_exit_register(void)
+{
+    exit_pid = (int)getpid();
+    atexit(exit_wait);
+}
+
+static const char *exit_environment(void *arg, const char *variable)
+{
+    (void)arg;
+    return secure_getenv(variable);
+}
+
+static void exit_say(void *arg, const char *line)
+{
+    (void)arg;
+    zone_life_say(line);
+}
+
+static int exit_write(void *arg, const char *text, size_t bytes)
+{
+    int fd = *(const int *)arg;
+    while (bytes > 0) {
+        ssize_t done = write(fd, text, bytes);
+        if (done <= 0) {
+            return -1;
+        }
+        text += done;
+        bytes -= (size_t)done;
+    }
+    return 0;
+}
+
+static void exit_add_device(int device, void *arg)
+{
+    struct zone_report *report = arg;
+    if (report->device_count < ZONE_REPORT_DEVICES) {
+        struct zone_report_device *entry = &report->devices[report->device_count++];
+        entry->ordinal = device;
+        entry->name = zone_context_device_name(device);
+        entry->backing = "cuMemAlloc segments";
+        zone_registry_count(device, &entry->counters);
+    }
+}
+
+static void exit_fill(struct zone_report *report)
+{
+    static char program[256];
+    static char options[ZONE_OPTIONS_LINE];
+    zone_report_init(report);
+    ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    program[length > 0 ? length : 0] = '\0';
+    zone_options_summary(zone_life_process()->options, options, sizeof(options));
+    report->pid = exit_pid;
+    report->program = program;
+    report->version = ZONE_VERSION;
+    report->options = options;
+    zone_context_devices(exit_add_device, report);
+#define X(name) report->process.name = atomic_load(&zone_tally.name);
+    ZONE_TALLIES(X)
+#undef X
+    if (zone_capture_is_unknown()) {
+        report->notes[report->note_count++] =
+            "this driver begins captures in a way unknown to libzone: nothing was pooled";
+    }
+}
+
+/* The file that ZONE_REPORT names, or -1 after a line that says why there is none. */
+static int exit_open(const char *pattern)
+{
+    char path[1024];
+    char host[256] = "";
+    gethostname(host, sizeof(host) - 1);
+    const struct zone_report_names names = {.pid = exit_pid, .host = host, .get = exit_environment};
+    if (zone_report_path(pattern, &names, exit_say, NULL, path, sizeof(path)) != 0) {
+        return -1;
+    }
+    int fd = open(
+        path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
+    if (fd < 0) {
+        char line[ZONE_OPTIONS_LINE];
+        snprintf(line, sizeof(line), "ZONE_REPORT: cannot write %.300s: %s", path, strerror(errno));
+        zone_life_say(line);
+    }
+    return fd;
+}
+
+static void exit_report(void)
+{
+    static struct zone_report report;
+    const char *setting = secure_getenv("ZONE_REPORT");
+    enum zone_report_kind kind = zone_report_kind(setting);
+    if (kind == ZONE_REPORT_NONE) {
+        return;
+    }
+    int fd = kind == ZONE_REPORT_STDERR ? zone_life_stderr() : exit_open(setting);
+    if (fd < 0) {
+        return;
+    }
+    exit_fill(&report);
+    if (kind == ZONE_REPORT_JSON) {
+        zone_report_json(&report, exit_write, &fd);
+    } else {
+        zone_report_text(&report, exit_write, &fd);
+    }
+    if (kind != ZONE_REPORT_STDERR) {
+        close(fd);
+    }
+}
+
+static int count_objects(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    *(unsigned long long *)arg = info->dlpi_adds;
+    return 1;
+}
+
+struct search {
+    unsigned long long index;
+    unsigned long long libcuda_index; /* 0: not loaded */
+};
+
+static int search_libcuda(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct search *search = arg;
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    (void)size;
+    search->index++;
+    if (slash && strncmp(slash, "/libcuda.so", 11) == 0) {
+        search->libcuda_index = search->index;
+    }
+    return 0;
+}
+
+/* The program loaded libcuda itself and never looked a function up through us: it was bound past
+ * us, by RTLD_DEEPBIND for one. */
+static bool exit_was_bypassed(void)
+{
+    struct search search = {0};
+    dl_iterate_phdr(search_libcuda, &search);
+    return search.libcuda_index > objects_at_start && !zone_resolve_was_asked();
+}
+
+__attribute__((constructor)) static void exit_begin(void)
+{
+    /* Counting loaded objects is all that happens in a process that never touches CUDA. */
+    dl_iterate_phdr(count_objects, &objects_at_start);
+}
+
+__attribute__((destructor)) static void exit_end(void)
+{
+    if (zone_life_is_on() && exit_pid == (int)getpid()) {
+        exit_report();
+    } else if (!zone_life_is_child() && !zone_life_is_disabled() && exit_was_bypassed()) {
+        static const char format[] =
+            "zone[%d] libcuda was loaded past libzone (RTLD_DEEPBIND?): nothing was pooled\n";
+        char line[sizeof(format) + 16];
+        int length = snprintf(line, sizeof(line), format, (int)getpid());
+        ssize_t written = write(STDERR_FILENO, line, (size_t)length);
+        (void)written;
+    }
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the linker's version script from hooks.def: every intercepted name, unversioned, and nothing else."""
+
+import re
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """exports.py HOOKS_DEF OUTPUT"""
+    hooks, output = sys.argv[1:]
+    names = re.findall(r"^HOOK\((\w+),", Path(hooks).read_text(), re.MULTILINE)
+    exported = "".join(f"    {name};\n" for name in ["dlsym", "zone_version", *names])
+    # An anonymous node: with a version of our own, programs bound to the driver's names would pass us by.
+    Path(output).write_text("{\nglobal:\n" + exported + "local:\n    *;\n};\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * struct zone_gpu on the real driver. Calls that a capture forbids are either not made (records and
+ * questions, behind zone_capture_enter) or made in relaxed mode, which the driver allows
+ * (facts.md: query, alloc and free under cuThreadExchangeStreamCaptureMode).
+ */
+#include "zone_gpu_driver.h"
+
+#include "capture.h"
+
+#include <time.h>
+
+/* The table exists whenever one of these runs: a hook has been called. */
+static const struct zone_driver *gpu_driver(void)
+{
+    return zone_driver();
+}
+
+static CUstreamCaptureMode gpu_relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    zone_fn_cuThreadExchangeStreamCaptureMode exchange =
+        ZONE_REAL(gpu_driver(), cuThreadExchangeStreamCaptureMode);
+    if (exchange) {
+        exchange(&mode);
+    }
+    return mode;
+}
+
+static void gpu_restore(CUstreamCaptureMode mode)
+{
+    zone_fn_cuThreadExchangeStreamCaptureMode exchange =
+        ZONE_REAL(gpu_driver(), cuThreadExchangeStreamCaptureMode);
+    if (exchange) {
+        exchange(&mode);
+    }
+}
+
+/* In the program's own capture mode: where natively it fails with 900, it must fail here. */
+static int gpu_alloc(zone_addr_t *ret_addr, size_t bytes)
+{
+    CUdeviceptr dptr = 0;
+    int rc = ZONE_REAL(gpu_driver(), cuMemAlloc_v2)(&dptr, bytes);
+    if (rc == CUDA_SUCCESS) {
+        *ret_addr = dptr;
+    }
+    return rc;
+}
+
+static int gpu_free(zone_addr_t addr)
+{
+    return ZONE_REAL(gpu_driver(), cuMemFree_v2)(addr);
+}
+
+static int gpu_event_create(void *ctx, void **ret_event)
+{
+    const struct zone_driver *driver = gpu_driver();
+    CUevent event = NULL;
+    CUcontext popped;
+    int rc = ZONE_REAL(driver, cuCtxPushCurrent_v2)(ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    rc = ZONE_REAL(driver, cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING);
+    ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
+    *ret_event = event;
+    return rc;
+}
+
+static int gpu_record(void *ctx, void *event)
+{
+    if (!zone_capture_enter()) {
+        return ZONE_GPU_REFUSED;
+    }
+    int rc = ZONE_REAL(gpu_driver(), cuCtxRecordEvent)(ctx, event);
+    zone_capture_leave();
+    return rc;
+}
+
+static int gpu_query(void *event)
+{
+    if (!zone_capture_enter()) {
+        return ZONE_GPU_REFUSED;
+    }
+    int rc = ZONE_REAL(gpu_driver(), cuEventQuery)(event);
+    zone_capture_leave();
+    return rc;
+}
+
+static int gpu_wait(void *event)
+{
+    CUstreamCaptureMode mode = gpu_relax();
+    int rc = ZONE_REAL(gpu_driver(), cuEventSynchronize)(event);
+    gpu_restore(mode);
+    return rc;
+}
+
+static int gpu_synchronize(void *ctx)
+{
+    const struct zone_driver *driver = gpu_driver();
+    CUcontext popped;
+    int rc = ZONE_REAL(driver, cuCtxPushCurrent_v2)(ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    rc = ZONE_GPU_REFUSED;
+    if (zone_capture_enter()) {
+        /* Held off while we wait: a capture must not begin beside it. */
+        rc = ZONE_REAL(driver, cuCtxSynchronize)();
+        zone_capture_leave();
+    }
+    ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
+    return rc;
+}
+
+static int gpu_mem_info(void *ctx, size_t *ret_free, size_t *ret_total)
+{
+    const struct zone_driver *driver = gpu_driver();
+    CUcontext popped;
+    int rc = ZONE_REAL(driver, cuCtxPushCurrent_v2)(ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    rc = ZONE_REAL(driver, cuMemGetInfo_v2)(ret_free, ret_total);
+    ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
+    return rc;
+}
+
+static uint64_t gpu_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void gpu_sleep_ns(uint64_t ns)
+{
+    struct timespec nap = {.tv_sec = (time_t)(ns / UINT64_C(1000000000)),
+                           .tv_nsec = (long)(ns % UINT64_C(1000000000))};
+    nanosleep(&nap, NULL);
+}
+
+static const struct zone_gpu gpu_with_events = {
+    .alloc = gpu_alloc,
+    .free = gpu_free,
+    .event_create = gpu_event_create,
+    .record = gpu_record,
+    .query = gpu_query,
+    .wait = gpu_wait,
+    .synchronize = gpu_synchronize,
+    .mem_info = gpu_mem_info,
+    .now_ns = gpu_now_ns,
+    .sleep_ns = gpu_sleep_ns,
+};
+
+static const struct zone_gpu gpu_without_events = {
+    .alloc = gpu_alloc,
+    .free = gpu_free,
+    .synchronize = gpu_synchronize,
+    .mem_info = gpu_mem_info,
+    .now_ns = gpu_now_ns,
+    .sleep_ns = gpu_sleep_ns,
+};
+
+const struct zone_gpu *zone_gpu_driver(void)
+{
+    return ZONE_REAL(gpu_driver(), cuCtxRecordEvent) ? &gpu_with_events : &gpu_without_events;
+}
+
+/* Is ctx the primary context of the device? Retaining an active one changes nothing but its count.
+ */
+static bool gpu_is_primary(const struct zone_driver *driver, CUcontext ctx, CUdevice device)
+{
+    unsigned flags;
+    int active = 0;
+    CUcontext primary = NULL;
+    if (ZONE_REAL(driver, cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS ||
+        !active || ZONE_REAL(driver, cuDevicePrimaryCtxRetain)(&primary, device) != CUDA_SUCCESS) {
+        return false;
+    }
+    zone_fn_cuDevicePrimaryCtxRelease_v2 release = ZONE_REAL(driver, cuDevicePrimaryCtxRelease_v2);
+    if (!release) {
+        release = ZONE_REAL(driver, cuDevicePrimaryCtxRelease);
+    }
+    release(device);
+    return primary == ctx;
+}
+
+int zone_gpu_owner(CUdeviceptr dptr, struct zone_context_facts *ret)
+{
+    const struct zone_driver *driver = gpu_driver();
+    CUcontext owner = NULL;
+    CUcontext popped;
+    CUdevice device = 0;
+    unsigned long long id = 0;
+    int rc = ZONE_REAL(driver, cuPointerGetAttribute)(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, dptr);
+    if (rc != CUDA_SUCCESS || !owner) {
+        return rc != CUDA_SUCCESS ? rc : CUDA_ERROR_NOT_FOUND;
+    }
+    rc = ZONE_REAL(driver, cuCtxPushCurrent_v2)(owner);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    rc = ZONE_REAL(driver, cuCtxGetDevice)(&device);
+    ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    if (ZONE_REAL(driver, cuCtxGetId)) {
+        ZONE_REAL(driver, cuCtxGetId)(owner, &id);
+    }
+    *ret = (struct zone_context_facts){
+        .ctx = owner, .id = id, .device = device, .primary = gpu_is_primary(driver, owner, device)};
+    return CUDA_SUCCESS;
+}
+
+bool zone_gpu_is_managed(CUdeviceptr dptr)
+{
+    int managed = 0;
+    int rc = ZONE_REAL(gpu_driver(), cuPointerGetAttribute)(&managed,
+                                                            CU_POINTER_ATTRIBUTE_IS_MANAGED, dptr);
+    return rc == CUDA_SUCCESS && managed;
+}
+
+void zone_gpu_device_name(int device, char *ret_name, size_t size)
+{
+    ret_name[0] = '\0';
+    ZONE_REAL(gpu_driver(), cuDeviceGetName)(ret_name, (int)size, device);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Start of libzone in a process, and its end in a forked child: see life.h. The lock is held for
+ * the start alone.
+ */
+#include "life.h"
+
+#include "exit.h"
+#include "glibc.h"
+#include "zone_gpu_driver.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { LIFE_FD_MIN = 512, EXIT_BAD_CONFIGURATION = 78 };
+
+struct zone_life_page *_Atomic zone_life_page;
+
+static pthread_mutex_t life_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct zone_options life_options;
+static struct zone_process life_process;
+static int life_fd = -1;
+static struct stat life_fd_is;
+
+bool zone_life_is_disabled(void)
+{
+    const char *value = secure_getenv("ZONE_DISABLE");
+    return value && *value && strcmp(value, "0") != 0;
+}
+
+struct zone_process *zone_life_process(void)
+{
+    return &life_process;
+}
+
+/* fstat has a new symbol version in glibc 2.33; the system call has the same struct. */
+static int life_fstat(int fd, struct stat *ret)
+{
+    return (int)syscall(SYS_fstat, fd, ret);
+}
+
+/* The program may close its standard error before we report (coreutils do), or close every
+ * descriptor and use the number for a file of its own. */
+static void life_keep_stderr(void)
+{
+    life_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, LIFE_FD_MIN);
+    if (life_fd < 0) {
+        life_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    }
+    if (life_fd >= 0 && life_fstat(life_fd, &life_fd_is) != 0) {
+        close(life_fd);
+        life_fd = -1;
+    }
+}
+
+int zone_life_stderr(void)
+{
+    struct stat now;
+    bool same = life_fd >= 0 && life_fstat(life_fd, &now) == 0 && now.st_dev == life_fd_is.st_dev &&
+                now.st_ino == life_fd_is.st_ino;
+    return same ? life_fd : -1;
+}
+
+void zone_life_say(const char *line)
+{
+    char text[ZONE_OPTIONS_LINE + 32];
+    int length = snprintf(text, sizeof(text), "zone[%d] %s\n", (int)getpid(), line);
+    int fd = zone_life_stderr();
+    if (fd >= 0 && length > 0) {
+        size_t bytes = (size_t)length < sizeof(text) ? (size_t)length : sizeof(text) - 1;
+        ssize_t written = write(fd, text, bytes);
+        (void)written; /* nowhere to complain to */
+    }
+}
+
+static void life_say_option(void *arg, const char *line)
+{
+    (void)arg;
+    zone_life_say(line);
+}
+
+static void life_configure(void)
+{
+    zone_options_init(&life_options);
+    int problems = zone_options_parse(&life_options, "ZONE_ALLOC_CONF",
+                                      secure_getenv("ZONE_ALLOC_CONF"), life_say_option, NULL);
+    if (problems > 0 && life_options.abort_conf) {
+        _exit(EXIT_BAD_CONFIGURATION);
+    }
+    if (life_options.confirm_conf) {
+        zone_options_echo(&life_options, life_say_option, NULL);
+    }
+}
+
+/* Kernels before 4.14 cannot wipe a page on fork. */
+static void life_child(void)
+{
+    struct zone_life_page *page = atomic_load(&zone_life_page);
+    if (page) {
+        page->on = false;
+    }
+}
+
+static struct zone_life_page *life_page_new(void)
+{
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return NULL;
+    }
+    if (madvise(page, bytes, MADV_WIPEONFORK) != 0 && pthread_atfork(NULL, NULL, life_child) != 0) {
+        munmap(page, bytes);
+        return NULL;
+    }
+    return page;
+}
+
+static void life_start_locked(void)
+{
+    struct zone_life_page *page = life_page_new();
+    if (!page) {
+        return;
+    }
+    life_keep_stderr();
+    life_configure();
+    life_process.options = &life_options;
+    life_process.gpu = zone_gpu_driver();
+    zone_exit_register();
+    page->on = true;
+    atomic_store_explicit(&zone_life_page, page, memory_order_release);
+}
+
+bool zone_life_start(void)
+{
+    if (ZONE_LIKELY(zone_life_is_on())) {
+        return true;
+    }
+    if (atomic_load_explicit(&zone_life_page, memory_order_acquire) || zone_life_is_disabled()) {
+        return false; /* a forked child, or turned off */
+    }
+    pthread_mutex_lock(&life_lock);
+    if (!atomic_load_explicit(&zone_life_page, memory_order_relaxed)) {
+        life_start_locked();
+    }
+    pthread_mutex_unlock(&life_lock);
+    return zone_life_is_on();
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cuMemAlloc and cuMemFree: what cudaMalloc and cudaFree of every CUDA runtime end in. A call that
+ * is not the pool's goes to the driver with its arguments as they came: zero sizes, NULL, foreign
+ * pointers, threads without a context, captures, lost contexts. A freed block freed again never
+ * does: the driver would take the memory from under the pool.
+ */
+#include "capture.h"
+#include "context.h"
+#include "hooks.h"
+#include "life.h"
+#include "managed.h"
+#include "ptrmap.h"
+#include "tally.h"
+
+struct zone_tally zone_tally;
+
+/* Neither captures nor backend:off let a free into the pool. */
+static bool memory_passes(void)
+{
+    return zone_life_process()->options->backend == ZONE_BACKEND_OFF || zone_capture_is_unknown() ||
+           zone_capture_is_active();
+}
+
+/* The driver allocates; the pool of whoever owns the memory is made and learns of it. */
+static ZONE_COLD CUresult memory_first(const struct zone_driver *driver, CUcontext ctx,
+                                       CUdeviceptr *dptr, size_t bytes)
+{
+    if (!ctx) {
+        ZONE_TALLY(bypass_no_context);
+        return ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
+    }
+    if (zone_capture_is_active()) {
+        /* Making a pool asks the driver things that a capture may not allow. */
+        ZONE_TALLY(bypass_capture);
+        return ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
+    }
+    if (!zone_life_start()) {
+        return ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
+    }
+    struct zone_process *process = zone_life_process();
+    size_t class = zone_options_roundup(process->options, bytes);
+    bool exact = process->options->backend == ZONE_BACKEND_OFF || class == 0;
+    uint64_t start = process->gpu->now_ns();
+    CUresult rc = ZONE_REAL(driver, cuMemAlloc_v2)(dptr, exact ? bytes : class);
+    if (rc == CUDA_SUCCESS && class > 0) {
+        uint64_t ns = process->gpu->now_ns() - start;
+        struct zone_pool *pool = zone_context_adopt(ctx, *dptr);
+        if (pool) {
+            zone_pool_adopt(pool, *dptr, class, bytes, ns);
+        }
+    }
+    return rc;
+}
+
+/* Counted, not pooled. */
+static ZONE_COLD CUresult memory_past_pool(const struct zone_driver *driver, struct zone_pool *pool,
+                                           CUdeviceptr *dptr, size_t bytes)
+{
+    struct zone_process *process = zone_life_process();
+    if (process->options->backend != ZONE_BACKEND_OFF && !zone_capture_is_unknown()) {
+        zone_addr_t addr;
+        ZONE_TALLY(bypass_capture);
+        int rc = zone_pool_alloc_captured(pool, bytes, &addr);
+        if (rc == CUDA_SUCCESS) {
+            *dptr = addr;
+        }
+        return rc;
+    }
+    uint64_t start = process->gpu->now_ns();
+    CUresult rc = ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
+    if (rc == CUDA_SUCCESS) {
+        size_t class = (bytes + ZONE_BIN_STEP - 1) / ZONE_BIN_STEP * ZONE_BIN_STEP;
+        zone_pool_adopt(pool, *dptr, class, bytes, process->gpu->now_ns() - start);
+    }
+    return rc;
+}
+
+CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+{
+    const struct zone_driver *driver = zone_driver();
+    if (ZONE_UNLIKELY(!driver)) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (ZONE_UNLIKELY(!dptr || bytes == 0 || zone_life_is_child())) {
+        return ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
+    }
+    CUcontext ctx;
+    struct zone_pool *pool = zone_context_pool(driver, &ctx);
+    if (ZONE_UNLIKELY(!pool)) {
+        return memory_first(driver, ctx, dptr, bytes);
+    }
+    if (ZONE_UNLIKELY(memory_passes())) {
+        return memory_past_pool(driver, pool, dptr, bytes);
+    }
+    zone_addr_t addr;
+    int rc = zone_pool_alloc(pool, bytes, &addr);
+    if (ZONE_LIKELY(rc == CUDA_SUCCESS)) {
+        *dptr = addr;
+    }
+    return rc;
+}
+
+/* What a second free of a block returns: as natively, INVALID_VALUE, or the fault that the context
+ * has. */
+static ZONE_COLD CUresult memory_double_free(const struct zone_block *block)
+{
+    int fault = atomic_load_explicit(&block->pool->fault, memory_order_relaxed);
+    ZONE_TALLY(double_frees);
+    return fault ? fault : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
+{
+    const struct zone_driver *driver = zone_driver();
+    if (ZONE_UNLIKELY(!driver)) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    struct zone_block *block = zone_life_is_on() ? zone_ptrmap_get(dptr) : NULL;
+    if (ZONE_UNLIKELY(!block)) {
+        if (dptr != 0 && zone_life_is_on()) {
+            ZONE_TALLY(bypass_foreign_free);
+        }
+        return ZONE_REAL(driver, cuMemFree_v2)(dptr);
+    }
+    if (ZONE_UNLIKELY(block->kind == ZONE_BLOCK_MANAGED)) {
+        return zone_managed_free(driver, block);
+    }
+    if (ZONE_UNLIKELY(!zone_block_claim(block))) {
+        return memory_double_free(block);
+    }
+    if (ZONE_UNLIKELY(memory_passes())) {
+        return zone_pool_free_for_real(block);
+    }
+    return zone_pool_free(block, ZONE_FREE_BY_FREE);
+}
+
+/* Memory of cudaMalloc freed in stream order. All work that may use it has been submitted by now or
+ * the program is wrong natively too, so the context's event covers it; natively this free does not
+ * wait. On a capturing stream it would be a graph node: the driver's matter, as is a stream that is
+ * none. */
+static CUresult memory_free_async(CUdeviceptr dptr, CUstream stream, zone_fn_cuMemFreeAsync real,
+                                  zone_fn_cuStreamIsCapturing capturing)
+{
+    struct zone_block *block = zone_life_is_on() ? zone_ptrmap_get(dptr) : NULL;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!block || block->kind != ZONE_BLOCK_DEVICE) {
+        return real(dptr, stream);
+    }
+    CUresult rc = capturing ? capturing(stream, &status) : CUDA_SUCCESS;
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    if (!zone_block_claim(block)) {
+        return memory_double_free(block);
+    }
+    if (status == CU_STREAM_CAPTURE_STATUS_NONE && !memory_passes() &&
+        !atomic_load_explicit(&block->tainted, memory_order_relaxed)) {
+        return zone_pool_free(block, ZONE_FREE_BY_STREAM);
+    }
+    uint64_t start = zone_pool_leave(block);
+    return zone_pool_left(block, real(dptr, stream), start);
+}
+
+CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
+{
+    const struct zone_driver *driver = zone_driver();
+    if (!driver || !ZONE_REAL(driver, cuMemFreeAsync)) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    return memory_free_async(dptr, stream, ZONE_REAL(driver, cuMemFreeAsync),
+                             ZONE_REAL(driver, cuStreamIsCapturing));
+}
+
+CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
+{
+    const struct zone_driver *driver = zone_driver();
+    if (!driver || !ZONE_REAL(driver, cuMemFreeAsync_ptsz)) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    return memory_free_async(dptr, stream, ZONE_REAL(driver, cuMemFreeAsync_ptsz),
+                             ZONE_REAL(driver, cuStreamIsCapturing_ptsz));
+}

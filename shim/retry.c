@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The wrappers of kind RETRY in hooks.def, all alike.
+ */
+#include "retry.h"
+
+#include "capture.h"
+#include "context.h"
+#include "hooks.h"
+#include "life.h"
+#include "tally.h"
+
+static ZONE_COLD bool retry_rescue(const struct zone_driver *driver)
+{
+    CUcontext ctx;
+    struct zone_pool *pool = zone_context_pool(driver, &ctx);
+    ZONE_TALLY(retries);
+    return zone_registry_rescue(pool ? pool->device : -1, NULL) > 0;
+}
+
+bool zone_retry_worth(const struct zone_driver *driver, CUresult rc)
+{
+    return ZONE_UNLIKELY(rc == CUDA_ERROR_OUT_OF_MEMORY) && zone_life_is_on() &&
+           !zone_capture_is_active() && retry_rescue(driver);
+}
+
+CUresult zone_retry_done(CUresult rc)
+{
+    if (rc == CUDA_SUCCESS) {
+        ZONE_TALLY(retries_rescued);
+    }
+    return rc;
+}
+
+#define RETRY_HOOK(name, count, params, args)                                                      \
+    CUresult hook_##name params                                                                    \
+    {                                                                                              \
+        const struct zone_driver *driver = zone_driver();                                          \
+        if (!driver || !ZONE_REAL(driver, name)) {                                                 \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                     \
+        }                                                                                          \
+        CUresult rc = ZONE_REAL(driver, name) args;                                                \
+        if (zone_retry_worth(driver, rc)) {                                                        \
+            rc = zone_retry_done(ZONE_REAL(driver, name) args);                                    \
+        }                                                                                          \
+        count;                                                                                     \
+        return rc;                                                                                 \
+    }
+
+#define HOOK_RESOLVE(name, params, args)
+#define HOOK_SERVE(name, params, args)
+#define HOOK_RETRY(name, params, args) RETRY_HOOK(name, (void)0, params, args)
+#define HOOK_RETRY_pitch(name, params, args)                                                       \
+    RETRY_HOOK(name, ZONE_TALLY(bypass_pitch), params, args)
+#define HOOK_RETRY_async(name, params, args)                                                       \
+    RETRY_HOOK(name, ZONE_TALLY(bypass_async), params, args)
+#define HOOK_RETRY_host(name, params, args) RETRY_HOOK(name, ZONE_TALLY(bypass_host), params, args)
+#define HOOK_RETRY_array(name, params, args)                                                       \
+    RETRY_HOOK(name, ZONE_TALLY(bypass_array), params, args)
+#define HOOK_RETRY_vmm(name, params, args) RETRY_HOOK(name, ZONE_TALLY(bypass_vmm), params, args)
+
+#define HOOK(name, kind, params, args) HOOK_##kind(name, params, args)
+#define CALL(name, params)
+#include "hooks.def"

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device seam on the real driver: the only place that calls it of its own accord. Everything
+ * else in the shim calls the driver only on behalf of a call of the program.
+ */
+#pragma once
+
+#include "driver.h"
+#include "gpu.h"
+#include "registry.h"
+
+/* The table for the loaded driver; the same for the whole life of the process. Takes no lock. */
+const struct zone_gpu *zone_gpu_driver(void);
+
+/* Finds out which context owns the memory at dptr, which was allocated with ctx current (a green
+ * context's memory belongs to its primary context). 0 or the driver's code. */
+int zone_gpu_owner(CUdeviceptr dptr, struct zone_context_facts *ret);
+
+/* True if dptr is managed memory. */
+bool zone_gpu_is_managed(CUdeviceptr dptr);
+
+/* The name of a device; "" if the driver does not say. */
+void zone_gpu_device_name(int device, char *ret_name, size_t size);
