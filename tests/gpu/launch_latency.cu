@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include "spin.cuh"
 
-static const double LIMIT_US = 8e6;
+static const double LIMIT_US = 4e6;
 static volatile int stop;
 static volatile long steps;
 static long long kernel_cycles;

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ class Runner:
     work: Path
     log: TextIO
     deadline: float
-    root: Path = Path("/nowhere")
     timeout_s: float = 60.0
     count: int = field(default=0)
 
@@ -42,11 +40,6 @@ class Runner:
                 ours["ZONE_ALLOC_CONF"] = conf
         full.update(ours)
         return full, ours
-
-    def portable(self, text: str) -> str:
-        """The text without the folders of one machine: results are compared and kept."""
-        text = text.replace(str(self.root), ".").replace(str(self.work), "$WORK")
-        return text.replace(sys.executable, "python3")
 
     def run(
         self,
@@ -74,13 +67,13 @@ class Runner:
         found = read_report(self.work, self.count) if library else None
         return Run(
             label=label,
-            command=[self.portable(word) for word in command],
-            environment={name: self.portable(value) for name, value in ours.items()},
+            command=list(command),
+            environment=ours,
             rc=rc,
             seconds=round(seconds, 3),
             timed_out=timed_out,
             metrics=parse_metrics(output),
-            tail=self.portable(output[-TAIL_CHARS:]),
+            tail=output[-TAIL_CHARS:],
             report=compact_report(found),
             problem="" if library is None else preload_problem(library, output, found),
         )

@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 import traceback
@@ -57,10 +58,10 @@ CHECKS = (
 
 def parse_arguments(kind: str, description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"scripts/{kind}", description=description)
-    parser.add_argument("--out", default=".out", help="folder for the JSON and the log")
+    parser.add_argument("--out", default="", help="folder for the JSON and the log; else .out")
     parser.add_argument("--only", default="", metavar="NAME,...", help="run these checks")
     parser.add_argument("--quick", action="store_true", help="one repetition of everything")
-    parser.add_argument("--reps", type=int, default=3 if kind == "gpu-test" else 7)
+    parser.add_argument("--reps", type=int, default=2 if kind == "gpu-test" else 5)
     parser.add_argument("--commit", default="", help="else $COMMIT, a file COMMIT, or git")
     parser.add_argument("--build-dir", default="build-h200")
     default_s = 480 if kind == "gpu-test" else 900
@@ -112,10 +113,17 @@ def document(
     }
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def portable(text: str, folders: dict[str, str]) -> str:
+    """The text without the folders of one machine: results are compared and kept."""
+    for folder, name in folders.items():
+        text = text.replace(folder, name)
+    return text
+
+
+def write_text(path: Path, text: str) -> None:
     """Whole or not at all: a run that is cut short leaves the last complete state."""
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(content, indent=1, sort_keys=False) + "\n", encoding="utf-8")
+    part.write_text(text, encoding="utf-8")
     os.replace(part, path)
 
 
@@ -126,11 +134,11 @@ def main(kind: str, description: str, root: Path) -> int:
         for check in CHECKS:
             print(f"{check.name:16} {check.title}{' (timed)' if check.timed else ''}")
         return 0
+    out = Path(options.out).resolve() if options.out else root / ".out"
     os.chdir(root)
     deadline = time.monotonic() + options.deadline
     started = datetime.now(UTC).isoformat(timespec="seconds")
     commit = commit_of(root, options.commit)
-    out = Path(options.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
     build_dir = (root / options.build_dir).resolve()
     programs = build_dir / "gpu-programs"
@@ -144,15 +152,17 @@ def main(kind: str, description: str, root: Path) -> int:
             if not step.ok:
                 print(step.output[-1500:])
     work = Path(tempfile.mkdtemp(prefix="zone-gpu-"))
+    folders = {str(root): ".", str(work): "WORK", sys.executable: "python3"}
     tests: list[Test] = []
     with open(out / f"{kind}.log", "w", encoding="utf-8") as log:
-        runner = Runner(build_dir / "shim" / "libzone.so", work, log, deadline, root)
+        runner = Runner(build_dir / "shim" / "libzone.so", work, log, deadline)
         ctx = Context(root, build_dir, programs, work, runner, options.reps, options.quick)
         for check in checks:
             print(f"{check.name} ...", flush=True)
             tests.append(run_check(check, ctx, deadline))
             content = document(kind, started, commit, options, steps, tests)
-            write_json(out / f"{kind}.json", content)
+            text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+            write_text(out / f"{kind}.json", portable(text, folders))
             print(f"{check.name}: {'ok' if tests[-1].ok else 'FAIL'}", flush=True)
     shutil.rmtree(work, ignore_errors=True)
     print(table(tests))
