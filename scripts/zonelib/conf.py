@@ -49,18 +49,23 @@ def main(args: argparse.Namespace) -> int:
 
 
 def print_answer(answer: dict[str, Any]) -> None:
-    """Problems first, then every setting with its default and its meaning."""
-    for problem in answer["problems"]:
-        print(problem if isinstance(problem, str) else problem.get("text", json.dumps(problem)))
-    if answer["problems"]:
+    """Problems first, then remarks, then the settings as they are in effect."""
+    remarks = [*answer["problems"], *answer["notes"]]
+    for remark in remarks:
+        print(remark["text"])
+    if remarks:
         print()
-    rows = [
-        (
-            setting["key"],
-            str(setting["value"]),
-            "" if setting["value"] == setting["default"] else f"default {setting['default']}",
-            setting["doc"],
-        )
-        for setting in answer["settings"]
-    ]
-    ui.print_table(("setting", "value", "", "meaning"), rows)
+    rows = [setting_row(setting) for setting in answer["settings"] if is_shown(setting)]
+    ui.print_table(("", "setting", "value", "default", "meaning"), rows)
+
+
+def is_shown(setting: dict[str, Any]) -> bool:
+    """What is in effect, and what the string names; not every key that PyTorch knows."""
+    return setting["served"] or setting["given"]
+
+
+def setting_row(setting: dict[str, Any]) -> tuple[str, ...]:
+    """A star marks what the string sets; a key without effect says why."""
+    meaning = setting["doc"] if setting["served"] else f"no effect: {setting['reason']}"
+    mark = "*" if setting["given"] else ""
+    return (mark, setting["key"], setting["value"], setting["default"], meaning)

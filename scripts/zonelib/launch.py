@@ -21,6 +21,9 @@ PASSED_ON = {
     signal.SIGALRM,
 }
 
+# Python ignores these for itself; the program gets the defaults back.
+IGNORED_BY_PYTHON = [signal.SIGPIPE, signal.SIGXFSZ]
+
 # A terminal's Ctrl-C goes to every process of the group: the program has it already.
 SI_KERNEL = 0x80
 
@@ -39,6 +42,8 @@ def not_started(program: str, error: OSError) -> ZoneError:
 
 def replace(command: Sequence[str], env: Mapping[str, str]) -> None:
     """Becomes the program."""
+    for number in IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], list(command), dict(env))
     except OSError as error:
@@ -50,13 +55,12 @@ def run_and_wait(command: Sequence[str], env: Mapping[str, str]) -> int:
     waited_for = PASSED_ON | {signal.SIGCHLD}
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
     try:
-        # Python ignores SIGPIPE and SIGXFSZ for itself; the program gets the defaults back.
         pid = os.posix_spawnp(
             command[0],
             list(command),
             dict(env),
             setsigmask=old_mask,
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            setsigdef=IGNORED_BY_PYTHON,
         )
     except OSError as error:
         signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)

@@ -9,6 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifdef __x86_64__
+#define OLDEST_GLIBC "GLIBC_2.2.5"
+#else
+#define OLDEST_GLIBC "GLIBC_2.17"
+#endif
+
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -68,11 +74,13 @@ void look_around(const char *who)
         print_answer(who, "libc", names[i], dlsym(libc, names[i]));
         print_answer(who, "program", names[i], dlsym(self, names[i]));
     }
-    print_answer(who, "dlvsym", "puts", dlvsym(RTLD_DEFAULT, "puts", "GLIBC_2.17"));
+    print_answer(who, "dlvsym", "puts", dlvsym(RTLD_DEFAULT, "puts", OLDEST_GLIBC));
     /* The second time, the error of the first look-up must be gone, and this one's be there. */
     print_answer(who, "dlerror", "gone", (dlsym(libc, "absent"), dlerror(), NULL));
     /* A driver function that nobody has here: a plain miss in libc, whoever wraps the name. */
     print_answer(who, "libc", "cuMemAlloc_v2", dlsym(libc, "cuMemAlloc_v2"));
+    /* The call is what makes the dependency one. */
+    printf("%s calls %s\n", who, look_only_in_dependency());
     dlclose(self);
     dlclose(libc);
 }
