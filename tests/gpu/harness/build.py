@@ -88,6 +88,20 @@ def nvcc_command(nvcc: str, source_dir: Path, program: Program, out: Path) -> li
     ]
 
 
+def is_current(program: Program, source_dir: Path, out: Path) -> bool:
+    """Built after the last change of any source here: headers are shared."""
+    built = out / program.name
+    sources = [path for end in ("c", "h", "cu", "cuh") for path in source_dir.glob(f"*.{end}")]
+    changed = max(path.stat().st_mtime for path in sources)
+    return built.exists() and built.stat().st_mtime > changed
+
+
+def build_program(nvcc: str, source_dir: Path, program: Program, out: Path) -> Step:
+    if is_current(program, source_dir, out):
+        return Step(program.name, True, 0.0, "")
+    return timed(program.name, nvcc_command(nvcc, source_dir, program, out))
+
+
 def build_programs(source_dir: Path, out: Path, names: set[str] | None = None) -> list[Step]:
     nvcc = find_nvcc()
     if not nvcc:
@@ -95,12 +109,7 @@ def build_programs(source_dir: Path, out: Path, names: set[str] | None = None) -
     out.mkdir(parents=True, exist_ok=True)
     wanted = [program for program in PROGRAMS if names is None or program.name in names]
     with ThreadPoolExecutor(max_workers=max(2, (os.cpu_count() or 2) // 2)) as workers:
-        return list(
-            workers.map(
-                lambda program: timed(program.name, nvcc_command(nvcc, source_dir, program, out)),
-                wanted,
-            )
-        )
+        return list(workers.map(lambda each: build_program(nvcc, source_dir, each, out), wanted))
 
 
 def meson() -> list[str]:

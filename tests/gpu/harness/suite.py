@@ -23,6 +23,7 @@ from .record import Test, table
 from .runner import Runner
 
 SCHEMA = 1
+PROGRAMS_DIR = "gpu-programs"
 
 
 @dataclass(frozen=True)
@@ -97,18 +98,11 @@ def run_check(check: Check, ctx: Context, deadline: float) -> Test:
     return test
 
 
-def document(
-    kind: str, started: str, commit: str, options: Any, steps: list[Step], tests: list[Test]
-) -> dict[str, Any]:
+def document(head: dict[str, Any], steps: list[Step], tests: list[Test]) -> dict[str, Any]:
     return {
-        "schema": SCHEMA,
-        "kind": kind,
-        "commit": commit,
-        "date": started,
-        "machine": describe(),
-        "options": {"reps": 1 if options.quick else options.reps, "quick": options.quick},
-        "build": [asdict(step) for step in steps],
+        **head,
         "ok": all(test.ok for test in tests) and all(step.ok for step in steps),
+        "build": [asdict(step) for step in steps],
         "tests": [test.to_json() for test in tests],
     }
 
@@ -127,6 +121,28 @@ def write_text(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
+def build_all(root: Path, build_dir: Path) -> list[Step]:
+    """Meson first: it wants an empty folder or one of its own."""
+    steps = build_libzone(root, build_dir)
+    steps += build_programs(root / "tests" / "gpu", build_dir / PROGRAMS_DIR)
+    for step in steps:
+        print(f"build {step.name}: {'ok' if step.ok else 'FAILED'} ({step.seconds:.1f} s)")
+        if not step.ok:
+            print(step.output[-1500:])
+    return steps
+
+
+def run_all(checks: list[Check], ctx: Context, save: Callable[[list[Test]], None]) -> list[Test]:
+    """Saves after every check, so that whatever happens, what was measured is kept."""
+    tests: list[Test] = []
+    for check in checks:
+        print(f"{check.name} ...", flush=True)
+        tests.append(run_check(check, ctx, ctx.runner.deadline))
+        save(tests)
+        print(f"{check.name}: {'ok' if tests[-1].ok else 'FAIL'}", flush=True)
+    return tests
+
+
 def main(kind: str, description: str, root: Path) -> int:
     options = parse_arguments(kind, description)
     checks = choose(kind, options.only)
@@ -134,42 +150,43 @@ def main(kind: str, description: str, root: Path) -> int:
         for check in CHECKS:
             print(f"{check.name:16} {check.title}{' (timed)' if check.timed else ''}")
         return 0
-    out = Path(options.out).resolve() if options.out else root / ".out"
-    os.chdir(root)
     deadline = time.monotonic() + options.deadline
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    commit = commit_of(root, options.commit)
+    out = Path(options.out).resolve() if options.out else root / ".out"
     out.mkdir(parents=True, exist_ok=True)
+    os.chdir(root)
+    head = {
+        "schema": SCHEMA,
+        "kind": kind,
+        "commit": commit_of(root, options.commit),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": describe(),
+        "options": {"reps": 1 if options.quick else options.reps, "quick": options.quick},
+    }
     build_dir = (root / options.build_dir).resolve()
-    programs = build_dir / "gpu-programs"
-    steps: list[Step] = []
-    if not options.no_build:
-        # Meson first: it wants an empty folder or one of its own.
-        steps += build_libzone(root, build_dir)
-        steps += build_programs(root / "tests" / "gpu", programs)
-        for step in steps:
-            print(f"build {step.name}: {'ok' if step.ok else 'FAILED'} ({step.seconds:.1f} s)")
-            if not step.ok:
-                print(step.output[-1500:])
+    steps = [] if options.no_build else build_all(root, build_dir)
     work = Path(tempfile.mkdtemp(prefix="zone-gpu-"))
     folders = {str(root): ".", str(work): "WORK", sys.executable: "python3"}
-    tests: list[Test] = []
+
+    def save(tests: list[Test]) -> None:
+        content = document(head, steps, tests)
+        text = json.dumps(content, indent=1) + "\n"
+        write_text(out / f"{kind}.json", portable(text, folders))
+
     with open(out / f"{kind}.log", "w", encoding="utf-8") as log:
         runner = Runner(build_dir / "shim" / "libzone.so", work, log, deadline)
+        programs = build_dir / PROGRAMS_DIR
         ctx = Context(root, build_dir, programs, work, runner, options.reps, options.quick)
-        for check in checks:
-            print(f"{check.name} ...", flush=True)
-            tests.append(run_check(check, ctx, deadline))
-            content = document(kind, started, commit, options, steps, tests)
-            text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-            write_text(out / f"{kind}.json", portable(text, folders))
-            print(f"{check.name}: {'ok' if tests[-1].ok else 'FAIL'}", flush=True)
+        tests = run_all(checks, ctx, save)
     shutil.rmtree(work, ignore_errors=True)
+    return conclude(out / f"{kind}.json", steps, tests)
+
+
+def conclude(path: Path, steps: list[Step], tests: list[Test]) -> int:
     print(table(tests))
     good = sum(test.ok for test in tests)
-    print(f"{out / f'{kind}.json'}")
+    unbuilt = [step.name for step in steps if not step.ok]
+    if unbuilt:
+        print(f"did not build: {', '.join(unbuilt)}")
+    print(path)
     print(f"{good} passed, {len(tests) - good} failed")
-    bad_steps = [step.name for step in steps if not step.ok]
-    if bad_steps:
-        print(f"did not build: {', '.join(bad_steps)}")
-    return 0 if good == len(tests) and not bad_steps else 1
+    return 0 if good == len(tests) and not unbuilt else 1
