@@ -5,17 +5,36 @@
  * waits for, or orders B behind, work submitted after the free does, and a correct program hangs;
  * here the waiter gives up after about 0.75 s and the round counts as tied. The freed block is kept
  * busy by a 2 ms kernel, so that it is pending for certain when the malloc comes.
- * Usage: waiting_kernel plain | thread | hostfunc | full
- *   thread: malloc and feeder in another thread; hostfunc: in place of the waiter a host function
- *   that needs a lock which is held around the malloc; full: the card is filled, so that only the
- *   freed block can serve the malloc. Prints rounds, tied, refused (mallocs that failed).
+ * Usage: waiting_kernel VARIANT (the table below). Prints rounds, tied, refused (failed mallocs).
  */
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include "spin.cuh"
 
 enum { REPEATS = 3, HOST_LIMIT_S = 1 };
+
+/* What a variant does otherwise than `plain`. */
+struct variant {
+    const char *name;
+    bool other_thread;  /* malloc and feeder in another thread */
+    bool host_function; /* in place of the waiter a host function that needs a lock, which is held
+                         * around the malloc */
+    size_t leave;       /* not 0: the card is filled, and so much is free beside the freed block */
+    size_t other_size;  /* the malloc asks for so much less than was freed */
+};
+
+/* In the last three only the freed block can serve the malloc. An allocator that keeps whole blocks
+ * must give it back for another size, which no driver call does beside a running kernel: `other`
+ * shows that, `tight` that it does not happen once little memory is left. */
+static const struct variant variants[] = {
+    {"plain", false, false, 0, 0},
+    {"thread", true, false, 0, 0},
+    {"hostfunc", false, true, 0, 0},
+    {"full", false, false, GIB(1), 0},
+    {"tight", false, false, MIB(128), MIB(1)},
+    {"other", false, false, GIB(1), MIB(1)},
+};
+
 enum outcome { OUTCOME_NONE, OUTCOME_FED, OUTCOME_GAVE_UP };
 
 /* Host memory that kernels see: `fed` is the flag, `outcome` what the waiter saw. */
@@ -87,21 +106,21 @@ static void *malloc_and_feed(void *argument)
 }
 
 /* Returns 1 if the round was tied. */
-static int run_round(const char *variant, size_t bytes)
+static int run_round(const struct variant *variant, size_t bytes)
 {
     shared_host->fed = 0;
     shared_host->outcome = OUTCOME_NONE;
     char *freed = NULL;
-    struct request request = {bytes, NULL};
+    struct request request = {bytes - variant->other_size, NULL};
     RT(cudaMalloc((void **)&freed, bytes));
     busy<<<1, 1, 0, stream_c>>>(freed, bytes, busy_cycles);
     RT(cudaFree(freed));
-    if (strcmp(variant, "hostfunc") == 0) {
+    if (variant->host_function) {
         pthread_mutex_lock(&gate);
         RT(cudaLaunchHostFunc(stream_a, take_gate, NULL));
         malloc_and_feed(&request);
         pthread_mutex_unlock(&gate);
-    } else if (strcmp(variant, "thread") == 0) {
+    } else if (variant->other_thread) {
         waiter<<<1, 1, 0, stream_a>>>(shared_device, waiter_cycles);
         pthread_t thread;
         if (pthread_create(&thread, NULL, malloc_and_feed, &request) != 0) {
@@ -117,28 +136,33 @@ static int run_round(const char *variant, size_t bytes)
     return shared_host->outcome != OUTCOME_FED;
 }
 
-/* Leaves less free memory than `bytes`, so that a second block of that size cannot be had. */
-static void fill_card(size_t bytes)
+/* Leaves room for one block of `bytes` and for `leave` bytes more. */
+static void fill_card(size_t bytes, size_t leave)
 {
     size_t left = 0, total = 0;
     void *filler = NULL;
     RT(cudaMemGetInfo(&left, &total));
-    if (left < 2 * bytes) {
+    if (left < bytes + 2 * leave) {
         printf("only %zu bytes free at the start\n", left);
         exit(2);
     }
-    RT(cudaMalloc(&filler, left - bytes - bytes / 2));
+    RT(cudaMalloc(&filler, left - bytes - leave));
+}
+
+static const struct variant *find_variant(const char *name)
+{
+    for (const struct variant &each : variants) {
+        if (strcmp(each.name, name) == 0) {
+            return &each;
+        }
+    }
+    printf("unknown variant %s\n", name);
+    exit(2);
 }
 
 int main(int argc, char **argv)
 {
-    const char *variant = argc > 1 ? argv[1] : "plain";
-    const int full = strcmp(variant, "full") == 0;
-    if (!full && strcmp(variant, "plain") != 0 && strcmp(variant, "thread") != 0 &&
-        strcmp(variant, "hostfunc") != 0) {
-        printf("unknown variant %s\n", variant);
-        return 2;
-    }
+    const struct variant *variant = find_variant(argc > 1 ? argv[1] : "plain");
     waiter_cycles = cycles_for_us(750e3);
     busy_cycles = cycles_for_us(2e3);
     RT(cudaHostAlloc((void **)&shared_host, sizeof(*shared_host), cudaHostAllocMapped));
@@ -159,9 +183,9 @@ int main(int argc, char **argv)
 
     const size_t small_sizes[] = {KIB(4), MIB(1), MIB(32)};
     const size_t full_sizes[] = {GIB(2), GIB(2), GIB(2)};
-    const size_t *sizes = full ? full_sizes : small_sizes;
-    if (full) {
-        fill_card(sizes[0]);
+    const size_t *sizes = variant->leave > 0 ? full_sizes : small_sizes;
+    if (variant->leave > 0) {
+        fill_card(sizes[0], variant->leave);
     }
     int tied = 0;
     int rounds = 0;

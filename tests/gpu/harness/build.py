@@ -127,7 +127,7 @@ def cuda_options(root: Path, cuda: Path) -> list[str]:
         f"-D{name}={folder}"
         for name in declared
         for ending, folder in folders.items()
-        if "cuda" in name and name.endswith(ending)
+        if name.endswith("_" + ending)
     ]
 
 

@@ -5,7 +5,9 @@ from .build import build_sabotaged
 from .context import Case, Context
 from .record import Test, median_of, pool_counts, ratio, total_of
 
-WAITING_VARIANTS = ("plain", "thread", "hostfunc", "full")
+WAITING_VARIANTS = ("plain", "thread", "hostfunc", "full", "tight")
+# Whole blocks cannot be given back beside a running kernel: shown, not required (see the program).
+LIMIT_VARIANT = "other"
 # Enough budget that no free waits, so that a late event is left for the malloc to meet.
 SABOTAGE_CONF = "free_order:event,max_pending_mb:8192"
 
@@ -50,6 +52,16 @@ def waiting_kernel(ctx: Context, test: Test) -> None:
         Case(f"budget 0 {v}", ctx.program("waiting_kernel", v), zone=True, conf="max_pending_mb:0")
         for v in WAITING_VARIANTS
     ]
+    shown_only = Case(
+        f"zone {LIMIT_VARIANT} (shown only)",
+        ctx.program("waiting_kernel", LIMIT_VARIANT),
+        zone=True,
+    )
+    run = ctx.run(test, shown_only)
+    test.measured[run.label] = {
+        "tied": total_of([run], "tied"),
+        "refused": total_of([run], "refused"),
+    }
     done = ctx.repeat(test, cases, reps=1)
     for label, runs in done.items():
         tied, refused = total_of(runs, "tied"), total_of(runs, "refused")
@@ -62,7 +74,7 @@ def waiting_kernel(ctx: Context, test: Test) -> None:
         test.require(f"late_record was built ({why})", None, ">", 0)
         return
     tied = 0.0
-    for variant in WAITING_VARIANTS:
+    for variant in ("plain", "full"):
         case = Case(
             f"late_record {variant}",
             ctx.program("waiting_kernel", variant),
