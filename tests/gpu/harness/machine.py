@@ -51,6 +51,10 @@ def find_nvcc() -> str:
     return found or (usual if os.path.exists(usual) else "")
 
 
+def has_gpu() -> bool:
+    return os.path.exists("/dev/nvidiactl") or bool(first_line(["nvidia-smi", "-L"]))
+
+
 def describe() -> dict[str, str | int]:
     query = "name,driver_version,memory.total"
     fields = first_line(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]).split(", ")
@@ -77,11 +81,3 @@ def commit_of(root: Path, given: str) -> str:
     if noted.exists():
         return noted.read_text(encoding="utf-8").strip()
     return first_line(["git", "-C", str(root), "rev-parse", "HEAD"]) or "unknown"
-
-
-def device_used_mib() -> int | None:
-    """Memory in use on the card as the driver counts it: the pool cannot make this look better."""
-    text = first_line(
-        ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
-    )
-    return int(text) if text.isdigit() else None

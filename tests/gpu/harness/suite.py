@@ -18,7 +18,7 @@ from typing import Any
 from . import checks_driver, checks_frameworks, checks_memory, checks_order, checks_speed
 from .build import Step, build_libzone, build_programs
 from .context import Context
-from .machine import commit_of, describe
+from .machine import commit_of, describe, has_gpu
 from .record import Test, table
 from .runner import Runner
 
@@ -65,9 +65,10 @@ def parse_arguments(kind: str, description: str) -> argparse.Namespace:
     parser.add_argument("--reps", type=int, default=2 if kind == "gpu-test" else 5)
     parser.add_argument("--commit", default="", help="else $COMMIT, a file COMMIT, or git")
     parser.add_argument("--build-dir", default="build-h200")
-    default_s = 480 if kind == "gpu-test" else 900
+    default_s = 480 if kind == "gpu-test" else 560
     parser.add_argument("--deadline", type=float, default=default_s, help="seconds for all of it")
     parser.add_argument("--no-build", action="store_true", help="use what was built before")
+    parser.add_argument("--build-only", action="store_true", help="compile; needs no GPU")
     parser.add_argument("--list", action="store_true", help="name the checks and stop")
     return parser.parse_args()
 
@@ -150,6 +151,9 @@ def main(kind: str, description: str, root: Path) -> int:
         for check in CHECKS:
             print(f"{check.name:16} {check.title}{' (timed)' if check.timed else ''}")
         return 0
+    if not options.build_only and not has_gpu():
+        print("no NVIDIA GPU is visible here; --build-only compiles without one")
+        return 1
     deadline = time.monotonic() + options.deadline
     out = Path(options.out).resolve() if options.out else root / ".out"
     out.mkdir(parents=True, exist_ok=True)
@@ -164,6 +168,8 @@ def main(kind: str, description: str, root: Path) -> int:
     }
     build_dir = (root / options.build_dir).resolve()
     steps = [] if options.no_build else build_all(root, build_dir)
+    if options.build_only:
+        return 0 if all(step.ok for step in steps) else 1
     work = Path(tempfile.mkdtemp(prefix="zone-gpu-"))
     folders = {str(root): ".", str(work): "WORK", sys.executable: "python3"}
 
