@@ -65,7 +65,8 @@ def check_cppcheck(root: Path, _build: Path, cuda: str) -> tuple[list[str], int,
     sources = c_files(root, ["pool", "shim"], ".c")
     command = ["cppcheck", "--quiet", "--error-exitcode=1", "--std=c11", "--platform=unix64"]
     command += ["--enable=warning,performance,portability", "--inline-suppr", "-D_GNU_SOURCE"]
-    command += ["-D__x86_64__=1", "-D__linux__=1", "-D__STDC_VERSION__=201710L"]
+    command += ["-D__x86_64__=1", "-D__linux__=1", "-D__GLIBC__=2", "-D__GLIBC_MINOR__=36"]
+    command += ["-D__STDC_VERSION__=201710L"]
     command += [f"--suppressions-list={HERE / 'cppcheck.txt'}", f"--suppress=*:{cuda}/*"]
     command += [f"-I{root / 'pool'}", f"-I{root / 'shim'}", f"-I{root}", f"-I{cuda}"]
     said = run([*command, "-j", str(os.cpu_count()), *map(str, sources)])
