@@ -16,7 +16,6 @@ void zone_bins_init(struct zone_bins *bins)
     memset(bins, 0, sizeof(*bins));
     pthread_mutex_init(&bins->lock, NULL);
     for (unsigned i = 0; i < ZONE_BIN_SMALL_COUNT; i++) {
-        pthread_mutex_init(&bins->small[i].lock, NULL);
         bins->small[i].bytes = i * ZONE_BIN_STEP;
     }
 }
@@ -82,7 +81,6 @@ static struct zone_bin *large_make_locked(struct zone_bins *bins, size_t bytes)
     if (!bin) {
         bin = zone_meta_alloc(sizeof(*bin));
         if (bin) {
-            pthread_mutex_init(&bin->lock, NULL);
             bin->bytes = bytes;
             bins->large_count++;
             atomic_store_explicit(slot, bin, memory_order_release);
@@ -113,14 +111,14 @@ struct zone_bin *zone_bins_make(struct zone_bins *bins, size_t bytes)
 void zone_bin_push(struct zone_bin *bin, struct zone_block *block)
 {
     block->next = NULL;
-    pthread_mutex_lock(&bin->lock);
+    zone_lock(&bin->lock);
     if (bin->tail) {
         bin->tail->next = block;
     } else {
         bin->head = block;
     }
     bin->tail = block;
-    pthread_mutex_unlock(&bin->lock);
+    zone_unlock(&bin->lock);
 }
 
 static struct zone_block *bin_take_locked(struct zone_bin *bin, uint64_t ready, uint64_t *ret_stamp)
@@ -139,30 +137,30 @@ static struct zone_block *bin_take_locked(struct zone_bin *bin, uint64_t ready, 
 
 struct zone_block *zone_bin_take(struct zone_bin *bin, uint64_t ready, uint64_t *ret_stamp)
 {
-    pthread_mutex_lock(&bin->lock);
+    zone_lock(&bin->lock);
     struct zone_block *block = bin_take_locked(bin, ready, ret_stamp);
-    pthread_mutex_unlock(&bin->lock);
+    zone_unlock(&bin->lock);
     return block;
 }
 
 struct zone_block *zone_bin_serve(struct zone_bin *bin, uint64_t ready, size_t req_bytes,
                                   uint64_t *ret_stamp)
 {
-    pthread_mutex_lock(&bin->lock);
+    zone_lock(&bin->lock);
     struct zone_block *block = bin_take_locked(bin, ready, ret_stamp);
     if (block) {
         bin->hits++;
         bin->requested += req_bytes;
     }
-    pthread_mutex_unlock(&bin->lock);
+    zone_unlock(&bin->lock);
     return block;
 }
 
 void zone_bin_missed(struct zone_bin *bin, size_t req_bytes, uint64_t ns)
 {
-    pthread_mutex_lock(&bin->lock);
+    zone_lock(&bin->lock);
     bin->misses++;
     bin->miss_ns += ns;
     bin->requested += req_bytes;
-    pthread_mutex_unlock(&bin->lock);
+    zone_unlock(&bin->lock);
 }

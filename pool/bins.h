@@ -9,6 +9,7 @@
 #pragma once
 
 #include "block.h"
+#include "lock.h"
 
 #include <pthread.h>
 
@@ -18,7 +19,7 @@
 enum { ZONE_BIN_SMALL_COUNT = 1 << 11 };
 
 struct zone_bin {
-    pthread_mutex_t lock;
+    zone_lock_t lock;
     struct zone_block *head; /* lock; freed first */
     struct zone_block *tail; /* lock */
     size_t bytes;            /* const; of every block in it */

@@ -37,7 +37,7 @@ struct zone_block {
     uint64_t stamp;          /* bin lock; the epoch that must be ready before reuse */
     struct zone_pool *pool;  /* const */
     struct zone_block *next; /* bin lock, or the spare list's */
-    _Atomic uint64_t uses;   /* how often it was handed out again: makes buffer ids unique */
+    uint64_t uses;           /* owner; how often it was handed out again: makes buffer ids unique */
     uint32_t serial;         /* const; number of the record in this process */
     _Atomic uint8_t state;   /* enum zone_block_state */
     uint8_t kind;            /* const; enum zone_block_kind */
@@ -55,7 +55,5 @@ void zone_block_delete(struct zone_block *block);
  * are small numbers), never the same twice. */
 static inline uint64_t zone_block_buffer_id(const struct zone_block *block)
 {
-    return (uint64_t)1 << 63 |
-           (atomic_load_explicit(&block->uses, memory_order_relaxed) & 0x7fffffffff) << 24 |
-           (block->serial & 0xffffff);
+    return (uint64_t)1 << 63 | (block->uses & 0x7fffffffff) << 24 | (block->serial & 0xffffff);
 }

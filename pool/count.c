@@ -49,17 +49,16 @@ static void count_bins(struct zone_pool *pool, struct zone_counters *ret, struct
 void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret)
 {
     struct zone_pool_counts *counts = &pool->counts;
+    const struct zone_ledger *ledger = &pool->ledger;
     struct bin_sums sums = {0};
     count_bins(pool, ret, &sums);
-    ret->allocated_bytes = gauge(&pool->allocated, sums.served_bytes);
-    ret->requested_bytes = gauge(&pool->requested, sums.requested);
-    ret->allocation = gauge(&pool->live, ret->hits + ret->misses);
-    ret->reserved_bytes = gauge(&pool->reserved, sums.missed_bytes);
-    ret->segment = gauge(&pool->segments, ret->misses);
+    ret->allocated_bytes = gauge(&ledger->allocated, sums.served_bytes);
+    ret->requested_bytes = gauge(&ledger->requested, sums.requested);
+    ret->allocation = gauge(&ledger->live, ret->hits + ret->misses);
+    ret->reserved_bytes = gauge(&ledger->reserved, sums.missed_bytes);
+    ret->segment = gauge(&ledger->segments, ret->misses);
     size_t pending = zone_fence_pending(&pool->fence);
-    uint64_t idle = ret->reserved_bytes.current > ret->allocated_bytes.current
-                        ? ret->reserved_bytes.current - ret->allocated_bytes.current
-                        : 0;
+    size_t idle = zone_ledger_cached(ledger);
     ret->pending_bytes.current = pending < idle ? pending : idle;
     ret->cached_bytes.current = idle - ret->pending_bytes.current;
     ret->active_bytes.current = ret->allocated_bytes.current + ret->pending_bytes.current;

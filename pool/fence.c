@@ -11,7 +11,6 @@
 void zone_fence_init(struct zone_fence *fence)
 {
     memset(fence, 0, sizeof(*fence));
-    pthread_mutex_init(&fence->lock, NULL);
     atomic_store(&fence->open, 1);
     fence->ask_newest = true;
 }
@@ -23,12 +22,12 @@ static struct zone_mark *fence_mark(struct zone_fence *fence, uint64_t index)
 
 bool zone_fence_is_quiet(struct zone_fence *fence)
 {
-    pthread_mutex_lock(&fence->lock);
+    zone_lock(&fence->lock);
     bool quiet = fence->recording == 0;
     for (uint64_t i = fence->head; i < fence->tail; i++) {
         quiet = quiet && fence_mark(fence, i)->users == 0;
     }
-    pthread_mutex_unlock(&fence->lock);
+    zone_unlock(&fence->lock);
     return quiet;
 }
 
@@ -68,13 +67,13 @@ static int fence_close_by_waiting(struct zone_fence *fence, const struct zone_gp
 {
     ret->epoch = atomic_fetch_add(&fence->open, 1);
     int rc = gpu->synchronize(ctx);
-    pthread_mutex_lock(&fence->lock);
+    zone_lock(&fence->lock);
     if (rc == ZONE_GPU_OK) {
         fence_settle_locked(fence, ret->epoch);
     } else {
         fence->counts.record_failures++;
     }
-    pthread_mutex_unlock(&fence->lock);
+    zone_unlock(&fence->lock);
     return rc;
 }
 
@@ -85,25 +84,25 @@ int zone_fence_close(struct zone_fence *fence, const struct zone_gpu *gpu, void 
     if (!gpu->record) {
         return fence_close_by_waiting(fence, gpu, ctx, ret);
     }
-    pthread_mutex_lock(&fence->lock);
+    zone_lock(&fence->lock);
     if (fence->tail - fence->head + fence->recording >= ZONE_FENCE_MARKS) {
         fence->carry += bytes;
         ret->epoch = zone_fence_stamp(fence);
-        pthread_mutex_unlock(&fence->lock);
+        zone_unlock(&fence->lock);
         return ZONE_GPU_REFUSED;
     }
     void *event = fence->spares > 0 ? fence->spare[--fence->spares] : NULL;
     fence->recording++;
     ret->before = fence->tail;
     ret->epoch = atomic_fetch_add(&fence->open, 1);
-    pthread_mutex_unlock(&fence->lock);
+    zone_unlock(&fence->lock);
 
     int rc = event ? ZONE_GPU_OK : gpu->event_create(ctx, &event);
     if (rc == ZONE_GPU_OK) {
         rc = gpu->record(ctx, event);
     }
 
-    pthread_mutex_lock(&fence->lock);
+    zone_lock(&fence->lock);
     fence->recording--;
     if (rc == ZONE_GPU_OK) {
         ret->published = true;
@@ -122,7 +121,7 @@ int zone_fence_close(struct zone_fence *fence, const struct zone_gpu *gpu, void 
             fence->spare[fence->spares++] = event;
         }
     }
-    pthread_mutex_unlock(&fence->lock);
+    zone_unlock(&fence->lock);
     return rc;
 }
 
@@ -133,9 +132,9 @@ static int fence_call_locked(struct zone_fence *fence, int (*call)(void *event),
     void *event = mark->event;
     uint64_t epoch = mark->epoch;
     mark->users++;
-    pthread_mutex_unlock(&fence->lock);
+    zone_unlock(&fence->lock);
     int rc = call(event);
-    pthread_mutex_lock(&fence->lock);
+    zone_lock(&fence->lock);
     mark->users--;
     if (rc == ZONE_GPU_OK) {
         fence_settle_locked(fence, epoch);
@@ -162,7 +161,7 @@ static uint64_t fence_covering_locked(struct zone_fence *fence, uint64_t stamp)
 bool zone_fence_ask(struct zone_fence *fence, const struct zone_gpu *gpu, uint64_t stamp,
                     int *ret_fault)
 {
-    pthread_mutex_lock(&fence->lock);
+    zone_lock(&fence->lock);
     int rc = ZONE_GPU_NOT_READY;
     uint64_t needed = fence_covering_locked(fence, stamp);
     if (needed < fence->tail) {
@@ -184,7 +183,7 @@ bool zone_fence_ask(struct zone_fence *fence, const struct zone_gpu *gpu, uint64
         }
     }
     bool ready = zone_fence_ready(fence) >= stamp;
-    pthread_mutex_unlock(&fence->lock);
+    zone_unlock(&fence->lock);
     if (zone_gpu_is_fault(rc)) {
         *ret_fault = rc;
     }
@@ -214,7 +213,7 @@ int zone_fence_settle_to(struct zone_fence *fence, const struct zone_gpu *gpu,
 {
     int rc = ZONE_GPU_OK;
     *ret_waited_ns = 0;
-    pthread_mutex_lock(&fence->lock);
+    zone_lock(&fence->lock);
     size_t left = zone_fence_pending(fence);
     uint64_t pick = fence->tail;
     for (uint64_t i = fence->head; i < fence->tail && left > target; i++) {
@@ -228,7 +227,7 @@ int zone_fence_settle_to(struct zone_fence *fence, const struct zone_gpu *gpu,
     if (pick < fence->tail) {
         rc = fence_wait_locked(fence, gpu, pick, ret_waited_ns);
     }
-    pthread_mutex_unlock(&fence->lock);
+    zone_unlock(&fence->lock);
     return rc;
 }
 
@@ -237,11 +236,11 @@ int zone_fence_wait_own(struct zone_fence *fence, const struct zone_gpu *gpu,
 {
     int rc = ZONE_GPU_OK;
     *ret_waited_ns = 0;
-    pthread_mutex_lock(&fence->lock);
+    zone_lock(&fence->lock);
     if (ticket->published && ticket->epoch > zone_fence_ready(fence)) {
         rc = fence_wait_locked(fence, gpu, ticket->index, ret_waited_ns);
     }
-    pthread_mutex_unlock(&fence->lock);
+    zone_unlock(&fence->lock);
     return rc;
 }
 
@@ -262,10 +261,10 @@ bool zone_fence_poll(struct zone_fence *fence, const struct zone_gpu *gpu, uintp
 {
     enum { NAP_NS_MIN = 20000, NAP_NS_MAX = 1000000 };
     uint64_t nap = NAP_NS_MIN;
-    pthread_mutex_lock(&fence->lock);
+    zone_lock(&fence->lock);
     uint64_t index = fence_newest_locked(fence, thread);
     if (index == fence->tail) {
-        pthread_mutex_unlock(&fence->lock);
+        zone_unlock(&fence->lock);
         return true;
     }
     struct zone_mark *mark = fence_mark(fence, index);
@@ -274,16 +273,16 @@ bool zone_fence_poll(struct zone_fence *fence, const struct zone_gpu *gpu, uintp
     int rc = fence_query_locked(fence, gpu, index);
     while ((rc == ZONE_GPU_NOT_READY || rc == ZONE_GPU_REFUSED) && gpu->now_ns() < deadline_ns &&
            zone_fence_ready(fence) < epoch) {
-        pthread_mutex_unlock(&fence->lock);
+        zone_unlock(&fence->lock);
         gpu->sleep_ns(nap);
         nap = nap * 2 < NAP_NS_MAX ? nap * 2 : NAP_NS_MAX;
-        pthread_mutex_lock(&fence->lock);
+        zone_lock(&fence->lock);
         rc = fence_query_locked(fence, gpu, index);
     }
     mark->users--;
     fence_settle_locked(fence, zone_fence_ready(fence));
     bool ready = zone_fence_ready(fence) >= epoch;
-    pthread_mutex_unlock(&fence->lock);
+    zone_unlock(&fence->lock);
     if (zone_gpu_is_fault(rc)) {
         *ret_fault = rc;
     }

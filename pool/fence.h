@@ -19,8 +19,8 @@
 
 #include "base.h"
 #include "gpu.h"
+#include "lock.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum { ZONE_FENCE_MARKS = 1024 };
@@ -52,7 +52,7 @@ struct zone_fence {
     _Atomic uint64_t open;  /* the number that the next record takes */
     _Atomic uint64_t ready; /* all blocks stamped at most this may be reused */
     _Atomic size_t pending; /* bytes of marks not settled; written under the lock */
-    pthread_mutex_t lock;
+    zone_lock_t lock;
     uint64_t head;                   /* lock; index of the oldest mark kept */
     uint64_t tail;                   /* lock; index of the next mark */
     unsigned recording;              /* lock; threads between taking a number and publishing */

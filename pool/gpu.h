@@ -2,8 +2,8 @@
  *
  * The device seam: all that the pool knows of a GPU. The shim fills the table with the driver
  * (shim/gpu.c), the tests with models. Every function that returns int returns the driver's own
- * code, 0 for success, so that the program sees native codes. All may be called from any thread, with
- * any context or none current, and with no lock of the pool held.
+ * code, 0 for success, so that the program sees native codes. All may be called from any thread,
+ * with any context or none current, and with no lock of the pool held.
  */
 #pragma once
 
@@ -28,8 +28,8 @@ struct zone_gpu {
     int (*free)(zone_addr_t addr);
     /* Events of the context ctx, without timing. */
     int (*event_create)(void *ctx, void **ret_event);
-    /* Records in the event all work submitted to the context so far, on every stream. NULL where the
-     * driver lacks the call (before 12.5): synchronize is used instead. */
+    /* Records in the event all work submitted to the context so far, on every stream. NULL where
+     * the driver lacks the call (before 12.5): synchronize is used instead. */
     int (*record)(void *ctx, void *event);
     /* 0 when the recorded work is complete, ZONE_GPU_NOT_READY when not. Never blocks. */
     int (*query)(void *event);
@@ -45,9 +45,9 @@ struct zone_gpu {
     void (*sleep_ns)(uint64_t ns);
 };
 
-/* True for a code after which the context is lost: every later call of the driver fails with it (facts.md,
- * "after a kernel fault"). Out of memory, a refusal and the capture codes are not: those leave the
- * context as it was. */
+/* True for a code after which the context is lost: every later call of the driver fails with it
+ * (facts.md, "after a kernel fault"). Out of memory, a refusal and the capture codes are not: those
+ * leave the context as it was. */
 static inline bool zone_gpu_is_fault(int rc)
 {
     return rc > 0 && rc != ZONE_GPU_INVALID_VALUE && rc != ZONE_GPU_OUT_OF_MEMORY &&

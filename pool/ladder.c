@@ -51,11 +51,8 @@ bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, siz
         zone_block_delete(block);
         return false;
     }
-    zone_level_add(&pool->reserved, bytes);
-    zone_level_add(&pool->segments, 1);
-    zone_level_add(&pool->allocated, bytes);
-    zone_level_add(&pool->requested, req_bytes);
-    zone_level_add(&pool->live, 1);
+    zone_ledger_grow(&pool->ledger, bytes);
+    zone_ledger_hand_out(&pool->ledger, bytes, req_bytes);
     zone_bin_missed(bin, req_bytes, ns);
     zone_pool_look(pool, bytes);
     return true;
@@ -215,7 +212,7 @@ size_t zone_pool_rescue(struct zone_pool *pool)
     bool served;
     zone_addr_t none;
     if (atomic_load_explicit(&pool->fault, memory_order_relaxed) ||
-        zone_level_now(&pool->reserved) == zone_level_now(&pool->allocated)) {
+        zone_ledger_cached(&pool->ledger) == 0) {
         return 0;
     }
     bool rest = ladder_rest(pool, NULL, 0, ladder_deadline(pool), &none, &served, &fault);

@@ -11,7 +11,7 @@
 /* Frees below 1 MiB share records: one for so many frees or bytes of a thread, as the record costs
  * more than the rest of the free (facts.md: 0.3 µs). */
 enum { FREES_A_RECORD = 16 };
-#define BYTES_A_RECORD ZONE_MIB
+#define BYTES_A_RECORD (8 * ZONE_MIB)
 
 /* What a thread has freed since its last record. */
 struct thread_frees {
@@ -42,10 +42,8 @@ bool zone_pool_reuse(struct zone_pool *pool, struct zone_bin *bin, size_t req_by
     }
     block->req_bytes = req_bytes;
     block->fresh = false;
-    atomic_fetch_add_explicit(&block->uses, 1, memory_order_relaxed);
-    zone_level_add(&pool->allocated, block->bytes);
-    zone_level_add(&pool->requested, req_bytes);
-    zone_level_add(&pool->live, 1);
+    block->uses++;
+    zone_ledger_hand_out(&pool->ledger, block->bytes, req_bytes);
     *ret_addr = block->addr;
     atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
     return true;
@@ -60,13 +58,6 @@ int zone_pool_alloc(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_a
         return ZONE_GPU_OK;
     }
     return zone_pool_alloc_slow(pool, bytes, req_bytes, stamp, ret_addr);
-}
-
-static void pool_count_free(struct zone_pool *pool, const struct zone_block *block)
-{
-    zone_level_sub(&pool->allocated, block->bytes);
-    zone_level_sub(&pool->requested, block->req_bytes);
-    zone_level_sub(&pool->live, 1);
 }
 
 /* Must a free by cuMemFree wait for its own mark, as natively? */
@@ -96,6 +87,17 @@ int zone_pool_note(struct zone_pool *pool, int rc)
     }
     atomic_store_explicit(&pool->fault, rc, memory_order_relaxed);
     return rc;
+}
+
+/* How many bytes may be pending before a free waits. Running ahead of the GPU is paid for with
+ * memory, so by default a program may pay half of what it uses itself, within bounds. */
+static size_t pool_budget(const struct zone_pool *pool)
+{
+    size_t own = atomic_load_explicit(&pool->ledger.allocated.peak, memory_order_relaxed) / 2;
+    if (!pool->budget_is_auto || own >= pool->budget) {
+        return pool->budget;
+    }
+    return own > ZONE_POOL_BUDGET_MIN ? own : ZONE_POOL_BUDGET_MIN;
 }
 
 /* The throttle: the free waits where the native one would, for less, and rarely. */
@@ -155,13 +157,13 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
         rc = pool_wait_as_native(pool, &ticket, rc);
     } else if (atomic_load_explicit(&pool->tight, memory_order_relaxed)) {
         rc = zone_pool_free_tight(pool, &ticket);
-    } else if (pending > pool->budget) {
-        rc = pool_throttle(pool, &ticket, pool->budget / 4 * 3);
+    } else if (pending > pool_budget(pool)) {
+        /* One wait that settles many frees: each wait costs, not only the bytes (facts.md). */
+        rc = pool_throttle(pool, &ticket, pool_budget(pool) / 4 * 3);
     } else if (rc == ZONE_GPU_REFUSED && pending > 0) {
         rc = pool_throttle(pool, &ticket, pending / 4 * 3);
     }
-    size_t cached = zone_level_now(&pool->reserved) - zone_level_now(&pool->allocated);
-    if (!zone_gpu_is_fault(rc) && cached > pool->max_cached) {
+    if (!zone_gpu_is_fault(rc) && zone_ledger_cached(&pool->ledger) > pool->max_cached) {
         rc = zone_pool_shrink(pool, &ticket);
     }
     return zone_pool_note(pool, rc);
@@ -175,7 +177,7 @@ int zone_pool_free(struct zone_block *block, enum zone_free_by by)
         return zone_pool_free_for_real(block);
     }
     struct zone_bin *bin = zone_bins_find(&pool->bins, block->bytes);
-    pool_count_free(pool, block);
+    zone_ledger_take_back(&pool->ledger, block->bytes, block->req_bytes);
     if (pool->order == ZONE_FREE_ORDER_UNSAFE) {
         block->stamp = 0;
         zone_bin_push(bin, block);
@@ -205,11 +207,10 @@ int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns)
         zone_pool_note(pool, rc);
         return rc;
     }
-    pool_count_free(pool, block);
+    zone_ledger_take_back(&pool->ledger, block->bytes, block->req_bytes);
     zone_count_add(&pool->counts.driver_frees, 1);
     zone_count_add(&pool->counts.driver_free_ns, pool->process->gpu->now_ns() - start_ns);
-    zone_level_sub(&pool->reserved, block->bytes);
-    zone_level_sub(&pool->segments, 1);
+    zone_ledger_shrink(&pool->ledger, block->bytes);
     zone_ptrmap_remove(block);
     zone_block_delete(block);
     return ZONE_GPU_OK;

@@ -14,6 +14,7 @@
 #include "counters.h"
 #include "fence.h"
 #include "gpu.h"
+#include "ledger.h"
 #include "options.h"
 
 /* What all pools of the process share. Owned by the shim, outlives every pool. */
@@ -32,6 +33,9 @@ enum zone_free_by {
 };
 
 /* Counts that are not derived from something else; see counters.def for their meaning. */
+#define ZONE_POOL_BUDGET_MIN (64 * ZONE_MIB)
+#define ZONE_POOL_BUDGET_MAX (4 * ZONE_GIB)
+
 struct zone_pool_counts {
     _Atomic uint64_t driver_allocs;
     _Atomic uint64_t driver_alloc_ns;
@@ -49,12 +53,6 @@ struct zone_pool_counts {
     _Atomic uint64_t tainted;
 };
 
-/* A number that goes up and down, with its highest value. */
-struct zone_level {
-    _Atomic size_t now;
-    _Atomic size_t peak;
-};
-
 struct zone_pool {
     struct zone_process *process; /* const */
     void *ctx;                    /* const while in use; NULL: the pool is free to be taken */
@@ -62,19 +60,16 @@ struct zone_pool {
     int device;                   /* const; ordinal */
     bool primary;                 /* const; the context is its device's primary one */
     enum zone_free_order order;   /* const */
-    size_t budget;                /* const; pending bytes that a free tolerates */
-    size_t min_free;              /* const; device bytes to leave free */
-    size_t max_cached;            /* const; cached bytes that a free tolerates */
-    size_t total;                 /* const; bytes of the device */
-    _Atomic bool tight;           /* the device is nearly full: frees behave as natively */
-    _Atomic int fault;         /* the driver's code once the context is lost; then all calls pass */
-    _Atomic size_t free_guess; /* free bytes of the device when last looked, less growth since */
-    _Atomic uint64_t looked_ns;  /* when that was */
-    struct zone_level allocated; /* bytes the program holds, in classes */
-    struct zone_level requested; /* the same as it asked for them */
-    struct zone_level live;      /* allocations the program holds */
-    struct zone_level reserved;  /* bytes held from the driver: allocated + cached */
-    struct zone_level segments;  /* driver allocations held */
+    size_t budget;       /* const; pending bytes a free tolerates, or their cap if automatic */
+    bool budget_is_auto; /* const; see pool_budget */
+    size_t min_free;     /* const; device bytes to leave free */
+    size_t max_cached;   /* const; cached bytes that a free tolerates */
+    size_t total;        /* const; bytes of the device */
+    _Atomic bool tight;  /* the device is nearly full: frees behave as natively */
+    _Atomic int fault;   /* the driver's code once the context is lost; then all calls pass */
+    _Atomic size_t free_guess;  /* free bytes of the device when last looked, less growth since */
+    _Atomic uint64_t looked_ns; /* when that was */
+    struct zone_ledger ledger;
     struct zone_pool_counts counts;
     struct zone_fence fence;
     struct zone_bins bins;
@@ -163,27 +158,6 @@ void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret);
 
 /* After the context died: the pool holds nothing. Its blocks have left the pointer map. */
 void zone_pool_forget(struct zone_pool *pool);
-
-/* Levels: up and down by a number. */
-static inline void zone_level_add(struct zone_level *gauge, size_t by)
-{
-    size_t now = atomic_fetch_add_explicit(&gauge->now, by, memory_order_relaxed) + by;
-    size_t peak = atomic_load_explicit(&gauge->peak, memory_order_relaxed);
-    while (ZONE_UNLIKELY(now > peak) &&
-           !atomic_compare_exchange_weak_explicit(&gauge->peak, &peak, now, memory_order_relaxed,
-                                                  memory_order_relaxed)) {
-    }
-}
-
-static inline void zone_level_sub(struct zone_level *gauge, size_t by)
-{
-    atomic_fetch_sub_explicit(&gauge->now, by, memory_order_relaxed);
-}
-
-static inline size_t zone_level_now(const struct zone_level *gauge)
-{
-    return atomic_load_explicit(&gauge->now, memory_order_relaxed);
-}
 
 static inline void zone_count_add(_Atomic uint64_t *count, uint64_t by)
 {

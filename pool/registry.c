@@ -66,8 +66,9 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
     /* A small device must not be all headroom. */
     pool->min_free = size_clamp(zone_options_bytes(options->min_free_mb), 0, total / 16);
     pool->max_cached = zone_options_bytes(options->max_cached_mb);
-    pool->budget = options->max_pending_mb == ZONE_OPTIONS_AUTO
-                       ? size_clamp(free_bytes / 8, 64 * ZONE_MIB, 4 * ZONE_GIB)
+    pool->budget_is_auto = options->max_pending_mb == ZONE_OPTIONS_AUTO;
+    pool->budget = pool->budget_is_auto
+                       ? size_clamp(free_bytes / 8, ZONE_POOL_BUDGET_MIN, ZONE_POOL_BUDGET_MAX)
                        : zone_options_bytes(options->max_pending_mb);
     atomic_store(&pool->free_guess, free_bytes);
     atomic_store(&pool->looked_ns, process->gpu->now_ns());
@@ -166,10 +167,8 @@ size_t zone_registry_rescue(int device, const struct zone_pool *except)
 static void cached_visit(struct zone_pool *pool, void *arg)
 {
     struct rescue *sum = arg;
-    size_t reserved = zone_level_now(&pool->reserved);
-    size_t allocated = zone_level_now(&pool->allocated);
-    if (pool->device == sum->device && reserved > allocated) {
-        sum->bytes += reserved - allocated;
+    if (pool->device == sum->device) {
+        sum->bytes += zone_ledger_cached(&pool->ledger);
     }
 }
 

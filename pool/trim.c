@@ -45,8 +45,7 @@ static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_
         zone_bin_push(bin, block);
         return rc;
     }
-    zone_level_sub(&pool->reserved, block->bytes);
-    zone_level_sub(&pool->segments, 1);
+    zone_ledger_shrink(&pool->ledger, block->bytes);
     zone_count_add(&pool->counts.trimmed_bytes, block->bytes);
     zone_ptrmap_remove(block);
     zone_block_delete(block);
@@ -59,11 +58,11 @@ static uint64_t trim_oldest(struct zone_pool *pool, uint64_t ready)
     uint64_t oldest = UINT64_MAX;
     struct zone_bin *bin = atomic_load_explicit(&pool->bins.newest, memory_order_acquire);
     for (; bin; bin = bin->older) {
-        pthread_mutex_lock(&bin->lock);
+        zone_lock(&bin->lock);
         if (bin->head && bin->head->stamp <= ready && bin->head->stamp < oldest) {
             oldest = bin->head->stamp;
         }
-        pthread_mutex_unlock(&bin->lock);
+        zone_unlock(&bin->lock);
     }
     return oldest;
 }
@@ -138,7 +137,7 @@ int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticke
 int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
 {
     int rc = trim_wait_own(pool, ticket);
-    size_t cached = zone_level_now(&pool->reserved) - zone_level_now(&pool->allocated);
+    size_t cached = zone_ledger_cached(&pool->ledger);
     if (rc == ZONE_GPU_OK && cached > pool->max_cached) {
         zone_pool_give_back(pool, cached - pool->max_cached);
     }
@@ -158,14 +157,10 @@ void zone_pool_forget(struct zone_pool *pool)
 {
     struct zone_bin *bin = atomic_load_explicit(&pool->bins.newest, memory_order_acquire);
     for (; bin; bin = bin->older) {
-        pthread_mutex_lock(&bin->lock);
+        zone_lock(&bin->lock);
         bin->head = NULL;
         bin->tail = NULL;
-        pthread_mutex_unlock(&bin->lock);
+        zone_unlock(&bin->lock);
     }
-    struct zone_level *const levels[] = {&pool->allocated, &pool->requested, &pool->live,
-                                         &pool->reserved, &pool->segments};
-    for (unsigned i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
-        atomic_store_explicit(&levels[i]->now, 0, memory_order_relaxed);
-    }
+    zone_ledger_clear(&pool->ledger);
 }

@@ -40,6 +40,11 @@ bool zone_capture_enter(void)
     return false;
 }
 
+bool zone_capture_is_begun(void)
+{
+    return atomic_load_explicit(&capture_active, memory_order_acquire) > 0;
+}
+
 void zone_capture_leave(void)
 {
     atomic_fetch_sub_explicit(&capture_readers, 1, memory_order_release);

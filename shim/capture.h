@@ -9,7 +9,10 @@
 
 #include "base.h"
 
-/* Before a record, question or context-wide wait of ours: false while anything captures; then do
+/* Does anything capture, or is about to? Takes no lock. */
+bool zone_capture_is_begun(void);
+
+/* Before a record or context-wide wait of ours: false while anything captures; then do
  * not call. Else pair with zone_capture_leave. Takes no lock. */
 bool zone_capture_enter(void);
 void zone_capture_leave(void);

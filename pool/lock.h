@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The lock of the fast paths: held for a few instructions, never across a call of the device or the
+ * system, so that a waiter spins. Half the atomic operations of a mutex, of which an allocation
+ * would pay four. A holder that was preempted is waited for by sleeping, whatever the scheduling
+ * class.
+ */
+#pragma once
+
+#include "base.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+typedef _Atomic uint32_t zone_lock_t;
+
+static inline void zone_lock_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static ZONE_COLD __attribute__((unused)) void zone_lock_contended(zone_lock_t *lock)
+{
+    enum { SPINS = 200, NAP_NS = 20000 };
+    for (unsigned spins = 0;; spins++) {
+        if (atomic_load_explicit(lock, memory_order_relaxed) == 0 &&
+            atomic_exchange_explicit(lock, 1, memory_order_acquire) == 0) {
+            return;
+        }
+        if (spins < SPINS) {
+            zone_lock_pause();
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        }
+    }
+}
+
+static inline void zone_lock(zone_lock_t *lock)
+{
+    if (ZONE_UNLIKELY(atomic_exchange_explicit(lock, 1, memory_order_acquire) != 0)) {
+        zone_lock_contended(lock);
+    }
+}
+
+static inline void zone_unlock(zone_lock_t *lock)
+{
+    atomic_store_explicit(lock, 0, memory_order_release);
+}
