@@ -135,7 +135,7 @@ def read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def build_libzone(root: Path, build_dir: Path) -> list[Step]:
+def build_libzone(root: Path, build_dir: Path, buildtype: str) -> list[Step]:
     """Warnings of another compiler than CI's do not stop a measurement, nor does one bad victim."""
     nvcc = find_nvcc()
     cuda = Path(nvcc).resolve().parent.parent if nvcc else Path("/usr/local/cuda")
@@ -146,6 +146,7 @@ def build_libzone(root: Path, build_dir: Path) -> list[Step]:
         "-Dreal_cuda=true",
         "-Dcheck=disabled",
         "-Dwerror=false",
+        f"-Dbuildtype={buildtype}",
         *cuda_options(root, cuda),
     ]
     steps = [timed("meson setup", setup)]

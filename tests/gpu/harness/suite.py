@@ -65,6 +65,7 @@ def parse_arguments(kind: str, description: str) -> argparse.Namespace:
     parser.add_argument("--reps", type=int, default=2 if kind == "gpu-test" else 5)
     parser.add_argument("--commit", default="", help="else $COMMIT, a file COMMIT, or git")
     parser.add_argument("--build-dir", default="build-h200")
+    parser.add_argument("--buildtype", default="debugoptimized", help="Meson's, of libzone")
     default_s = 480 if kind == "gpu-test" else 560
     parser.add_argument("--deadline", type=float, default=default_s, help="seconds for all of it")
     parser.add_argument("--no-build", action="store_true", help="use what was built before")
@@ -122,9 +123,9 @@ def write_text(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
-def build_all(root: Path, build_dir: Path) -> list[Step]:
+def build_all(root: Path, build_dir: Path, buildtype: str) -> list[Step]:
     """Meson first: it wants an empty folder or one of its own."""
-    steps = build_libzone(root, build_dir)
+    steps = build_libzone(root, build_dir, buildtype)
     steps += build_programs(root / "tests" / "gpu", build_dir / PROGRAMS_DIR)
     for step in steps:
         print(f"build {step.name}: {'ok' if step.ok else 'FAILED'} ({step.seconds:.1f} s)")
@@ -164,10 +165,14 @@ def main(kind: str, description: str, root: Path) -> int:
         "commit": commit_of(root, options.commit),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe(),
-        "options": {"reps": 1 if options.quick else options.reps, "quick": options.quick},
+        "options": {
+            "reps": 1 if options.quick else options.reps,
+            "quick": options.quick,
+            "buildtype": options.buildtype,
+        },
     }
     build_dir = (root / options.build_dir).resolve()
-    steps = [] if options.no_build else build_all(root, build_dir)
+    steps = [] if options.no_build else build_all(root, build_dir, options.buildtype)
     if options.build_only:
         return 0 if all(step.ok for step in steps) else 1
     work = Path(tempfile.mkdtemp(prefix="zone-gpu-"))
