@@ -201,6 +201,10 @@ static void unknown_key(struct zone_parser *parser, const struct zone_token *tok
     char got[ZONE_OPTIONS_WORD];
     char key[ZONE_OPTIONS_WORD];
     const struct zone_option_info *info;
+    if (parser->quiet) {
+        zone_parser_advance(parser);
+        return;
+    }
     zone_parser_got(token, got, sizeof(got));
 
     /* `key=value` is one word here. */

@@ -33,6 +33,12 @@ static void put_line(struct lines *lines, const char *text)
     lines->count++;
 }
 
+static void append_count(char *text, size_t size, uint64_t count, const char *thing)
+{
+    zone_text_append(text, size, "%llu %s%s", (unsigned long long)count, thing,
+                     count == 1 ? "" : "s");
+}
+
 static void put_header(struct lines *lines, const struct zone_report *report)
 {
     char text[ZONE_REPORT_LINE] = "";
@@ -69,8 +75,8 @@ static void put_allocated(struct lines *lines, const struct zone_counters *sum)
     zone_text_bytes(text, sizeof(text), sum->allocated_bytes.peak);
     zone_text_append(text, sizeof(text), ", in all ");
     zone_text_bytes(text, sizeof(text), sum->allocated_bytes.allocated);
-    zone_text_append(text, sizeof(text), " in %llu allocations",
-                     (unsigned long long)sum->allocation.allocated);
+    zone_text_append(text, sizeof(text), " in ");
+    append_count(text, sizeof(text), sum->allocation.allocated, "allocation");
     put_line(lines, text);
 }
 
@@ -101,9 +107,10 @@ static void put_served(struct lines *lines, const struct zone_counters *sum)
 {
     char text[ZONE_REPORT_LINE] = "served: ";
     zone_text_percent(text, sizeof(text), sum->hits, sum->allocation.allocated);
-    zone_text_append(text, sizeof(text),
-                     " of the allocations without the driver; %llu driver calls took ",
-                     (unsigned long long)(sum->driver_alloc_calls + sum->driver_free_calls));
+    zone_text_append(text, sizeof(text), " of the allocations without the driver; ");
+    append_count(text, sizeof(text), sum->driver_alloc_calls + sum->driver_free_calls,
+                 "driver call");
+    zone_text_append(text, sizeof(text), " took ");
     zone_text_ns(text, sizeof(text), sum->driver_alloc_ns + sum->driver_free_ns);
     zone_text_append(text, sizeof(text), ", about ");
     zone_text_ns(text, sizeof(text), sum->saved_ns);
@@ -111,12 +118,15 @@ static void put_served(struct lines *lines, const struct zone_counters *sum)
     put_line(lines, text);
 }
 
-static void append_wait(char *text, size_t size, uint64_t count, uint64_t ns, const char *why)
+static void append_wait(char *text, size_t size, uint64_t count, uint64_t ns, const char *where,
+                        const char *why)
 {
     if (count == 0) {
         return;
     }
-    zone_text_append(text, size, "%s%llu %s", text[0] ? "; " : "", (unsigned long long)count, why);
+    zone_text_append(text, size, "%s", text[0] ? "; " : "");
+    append_count(text, size, count, where);
+    zone_text_append(text, size, " (%s)", why);
     if (ns > 0) {
         zone_text_append(text, size, " ");
         zone_text_ns(text, size, ns);
@@ -126,12 +136,12 @@ static void append_wait(char *text, size_t size, uint64_t count, uint64_t ns, co
 static void put_waits(struct lines *lines, const struct zone_counters *sum)
 {
     char waits[ZONE_REPORT_LINE] = "";
-    append_wait(waits, sizeof(waits), sum->throttle_waits, sum->throttle_wait_ns,
-                "frees (too much pending)");
-    append_wait(waits, sizeof(waits), sum->sync_waits, sum->sync_wait_ns, "frees (as natively)");
-    append_wait(waits, sizeof(waits), sum->oom_rung, sum->oom_wait_ns,
-                "allocations (memory was short)");
-    append_wait(waits, sizeof(waits), sum->exit_waits, 0, "at exit (as natively)");
+    append_wait(waits, sizeof(waits), sum->throttle_waits, sum->throttle_wait_ns, "free",
+                "too much pending");
+    append_wait(waits, sizeof(waits), sum->sync_waits, sum->sync_wait_ns, "free", "as natively");
+    append_wait(waits, sizeof(waits), sum->oom_rung, sum->oom_wait_ns, "allocation",
+                "memory was short");
+    append_wait(waits, sizeof(waits), sum->exit_waits, 0, "exit", "as natively");
     char text[ZONE_REPORT_LINE] = "";
     zone_text_append(text, sizeof(text), "waited for the GPU: %s", waits[0] ? waits : "never");
     put_line(lines, text);
@@ -142,14 +152,16 @@ static void put_short(struct lines *lines, const struct zone_counters *sum)
     if (sum->ooms == 0 && sum->trims == 0 && sum->retries == 0) {
         return;
     }
-    char text[ZONE_REPORT_LINE] = "";
-    zone_text_append(text, sizeof(text),
-                     "short of memory: %llu allocations failed; cache given back "
-                     "%llu times (",
-                     (unsigned long long)sum->ooms, (unsigned long long)sum->trims);
+    char text[ZONE_REPORT_LINE] = "short of memory: ";
+    append_count(text, sizeof(text), sum->ooms, "allocation");
+    zone_text_append(text, sizeof(text), " failed; cache given back ");
+    append_count(text, sizeof(text), sum->trims, "time");
+    zone_text_append(text, sizeof(text), " (");
     zone_text_bytes(text, sizeof(text), sum->trimmed_bytes);
-    zone_text_append(text, sizeof(text), "); %llu other calls tried again, %llu of them rescued",
-                     (unsigned long long)sum->retries, (unsigned long long)sum->retries_rescued);
+    zone_text_append(text, sizeof(text), "); ");
+    append_count(text, sizeof(text), sum->retries, "other call");
+    zone_text_append(text, sizeof(text), " tried again, %llu rescued",
+                     (unsigned long long)sum->retries_rescued);
     put_line(lines, text);
 }
 
@@ -190,8 +202,8 @@ static void put_not_freed(struct lines *lines, const struct zone_counters *sum)
     if (sum->allocation.current == 0) {
         zone_text_append(text, sizeof(text), "nothing");
     } else {
-        zone_text_append(text, sizeof(text), "%llu allocations, ",
-                         (unsigned long long)sum->allocation.current);
+        append_count(text, sizeof(text), sum->allocation.current, "allocation");
+        zone_text_append(text, sizeof(text), ", ");
         zone_text_bytes(text, sizeof(text), sum->allocated_bytes.current);
     }
     put_line(lines, text);
@@ -206,8 +218,9 @@ static void put_device(struct lines *lines, const struct zone_report_device *dev
     zone_text_bytes(text, sizeof(text), counters->allocated_bytes.peak);
     zone_text_append(text, sizeof(text), ", reserved peak ");
     zone_text_bytes(text, sizeof(text), counters->reserved_bytes.peak);
-    zone_text_append(text, sizeof(text), ", %llu allocations, ",
-                     (unsigned long long)counters->allocation.allocated);
+    zone_text_append(text, sizeof(text), ", ");
+    append_count(text, sizeof(text), counters->allocation.allocated, "allocation");
+    zone_text_append(text, sizeof(text), ", ");
     zone_text_percent(text, sizeof(text), counters->hits, counters->allocation.allocated);
     zone_text_append(text, sizeof(text), " without the driver, %llu not freed",
                      (unsigned long long)counters->allocation.current);
