@@ -390,8 +390,9 @@ START_TEST(random_texts)
         "off",
         "99999999999999999999999",
         "\xc3\xa4",
-        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-        "aaaaaaa",
+        ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+         "a"
+         "aaaaaaa"),
     };
     const unsigned count = sizeof(pieces) / sizeof(pieces[0]);
     unsigned seed = 3;
