@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies and fills. What the host waits for follows CUDA: copies to and from pageable memory and
+ * the synchronous forms; copies within the device and fills return at once.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STAGED_BYTES ((size_t)64 << 10) /* pageable sources up to here are taken at the call */
+
+static CUresult run_copy(const struct sim_work *work, struct sim_ctx *ctx)
+{
+    (void)ctx;
+    const unsigned char *src = work->u.copy.staged ? work->u.copy.staged : work->u.copy.src;
+    size_t src_pitch = work->u.copy.staged ? work->u.copy.width : work->u.copy.src_pitch;
+    for (size_t row = 0; row < work->u.copy.height; row++) {
+        unsigned char *dst = work->u.copy.dst + row * work->u.copy.dst_pitch;
+        const unsigned char *from = src + row * src_pitch;
+        if (!sim_copyable(dst, work->u.copy.width) || !sim_copyable(from, work->u.copy.width)) {
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+        memmove(dst, from, work->u.copy.width);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult run_set(const struct sim_work *work, struct sim_ctx *ctx)
+{
+    (void)ctx;
+    size_t width = work->u.set.width;
+    unsigned element = work->u.set.element;
+    for (size_t row = 0; row < work->u.set.height; row++) {
+        unsigned char *dst = work->u.set.dst + row * work->u.set.pitch;
+        if (!sim_copyable(dst, width * element)) {
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+        if (element == 1) {
+            memset(dst, (int)work->u.set.value, width);
+            continue;
+        }
+        for (size_t i = 0; i < width; i++) {
+            memcpy(dst + i * element, &work->u.set.value, element);
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+struct copy {
+    void *dst;
+    const void *src;
+    size_t width, height, dst_pitch, src_pitch;
+    bool dst_device, src_device; /* as the call named them; checked against the allocations */
+    bool async;
+};
+
+static size_t extent(size_t width, size_t height, size_t pitch)
+{
+    return height == 0 ? 0 : (height - 1) * pitch + width;
+}
+
+static void stage(struct sim_work *work, const struct copy *copy)
+{
+    work->u.copy.staged = sim_calloc(copy->height, copy->width);
+    for (size_t row = 0; row < copy->height; row++) {
+        memcpy((unsigned char *)work->u.copy.staged + row * copy->width,
+               (const unsigned char *)copy->src + row * copy->src_pitch, copy->width);
+    }
+}
+
+static CUresult submit_copy(const struct copy *copy, CUstream stream)
+{
+    struct sim_ctx *ctx;
+    CUresult rc = sim_begin(&ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    if (copy->width == 0 || copy->height == 0) {
+        sim_unlock();
+        return CUDA_SUCCESS;
+    }
+    size_t dst_extent = extent(copy->width, copy->height, copy->dst_pitch);
+    size_t src_extent = extent(copy->width, copy->height, copy->src_pitch);
+    if (!copy->async) {
+        rc = sim_capture_check_unsafe();
+    }
+    if (rc == CUDA_SUCCESS &&
+        ((copy->dst_device && !sim_copy_allowed(ctx, copy->dst, dst_extent)) ||
+         (copy->src_device && !sim_copy_allowed(ctx, copy->src, src_extent)))) {
+        rc = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (rc != CUDA_SUCCESS) {
+        sim_unlock();
+        return rc;
+    }
+    struct sim_work *work = sim_work_new(CU_GRAPH_NODE_TYPE_MEMCPY, run_copy);
+    work->u.copy.dst = copy->dst;
+    work->u.copy.src = copy->src;
+    work->u.copy.width = copy->width;
+    work->u.copy.height = copy->height;
+    work->u.copy.dst_pitch = copy->dst_pitch;
+    work->u.copy.src_pitch = copy->src_pitch;
+    bool from_pageable = sim_is_pageable(copy->src);
+    bool to_pageable = sim_is_pageable(copy->dst);
+    bool wait = to_pageable;
+    if (copy->async && from_pageable) {
+        if (copy->width * copy->height <= STAGED_BYTES) {
+            stage(work, copy);
+        } else {
+            wait = true;
+        }
+    }
+    if (!copy->async) {
+        wait = !sim_on_device(copy->dst) || !sim_on_device(copy->src);
+    }
+    struct sim_op *op = NULL;
+    rc = sim_submit(stream, work, &op);
+    if (op) {
+        if (wait) {
+            sim_op_wait(op);
+            rc = ctx->owner->sticky;
+        }
+        sim_op_unref(op);
+    }
+    sim_unlock();
+    return rc;
+}
+
+static CUresult copy_flat(void *dst, bool dst_device, const void *src, bool src_device,
+                          size_t bytes, bool async, CUstream stream)
+{
+    struct copy copy = {dst, src, bytes, 1, bytes, bytes, dst_device, src_device, async};
+    return submit_copy(&copy, stream);
+}
+
+static void *pointer(CUdeviceptr address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+CUresult sim_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+{
+    return copy_flat(pointer(dstDevice), true, srcHost, false, ByteCount, false, NULL);
+}
+
+CUresult sim_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return copy_flat(dstHost, false, pointer(srcDevice), true, ByteCount, false, NULL);
+}
+
+CUresult sim_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return copy_flat(pointer(dstDevice), true, pointer(srcDevice), true, ByteCount, false, NULL);
+}
+
+CUresult sim_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+{
+    return copy_flat(pointer(dst), false, pointer(src), false, ByteCount, false, NULL);
+}
+
+CUresult sim_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+                                  CUstream hStream)
+{
+    return copy_flat(pointer(dstDevice), true, srcHost, false, ByteCount, true, hStream);
+}
+
+CUresult sim_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                  CUstream hStream)
+{
+    return copy_flat(dstHost, false, pointer(srcDevice), true, ByteCount, true, hStream);
+}
+
+CUresult sim_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                                  CUstream hStream)
+{
+    return copy_flat(pointer(dstDevice), true, pointer(srcDevice), true, ByteCount, true, hStream);
+}
+
+CUresult sim_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
+{
+    return copy_flat(pointer(dst), false, pointer(src), false, ByteCount, true, hStream);
+}
+
+CUresult sim_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                          CUcontext srcContext, size_t ByteCount)
+{
+    (void)dstContext;
+    (void)srcContext;
+    return copy_flat(pointer(dstDevice), false, pointer(srcDevice), false, ByteCount, false, NULL);
+}
+
+CUresult sim_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                               CUcontext srcContext, size_t ByteCount, CUstream hStream)
+{
+    (void)dstContext;
+    (void)srcContext;
+    return copy_flat(pointer(dstDevice), false, pointer(srcDevice), false, ByteCount, true,
+                     hStream);
+}
+
+static CUresult copy_2d(const CUDA_MEMCPY2D *request, bool async, CUstream stream)
+{
+    if (!request || request->dstMemoryType == CU_MEMORYTYPE_ARRAY ||
+        request->srcMemoryType == CU_MEMORYTYPE_ARRAY) {
+        return request ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    }
+    struct copy copy = {0};
+    bool dst_host = request->dstMemoryType == CU_MEMORYTYPE_HOST;
+    bool src_host = request->srcMemoryType == CU_MEMORYTYPE_HOST;
+    unsigned char *dst = dst_host ? request->dstHost : pointer(request->dstDevice);
+    const unsigned char *src = src_host ? request->srcHost : pointer(request->srcDevice);
+    copy.width = request->WidthInBytes;
+    copy.height = request->Height;
+    copy.dst_pitch = request->dstPitch ? request->dstPitch : copy.width;
+    copy.src_pitch = request->srcPitch ? request->srcPitch : copy.width;
+    copy.dst = dst + request->dstY * copy.dst_pitch + request->dstXInBytes;
+    copy.src = src + request->srcY * copy.src_pitch + request->srcXInBytes;
+    copy.dst_device = request->dstMemoryType == CU_MEMORYTYPE_DEVICE;
+    copy.src_device = request->srcMemoryType == CU_MEMORYTYPE_DEVICE;
+    copy.async = async;
+    if (copy.dst_pitch < copy.width || copy.src_pitch < copy.width) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return submit_copy(&copy, stream);
+}
+
+CUresult sim_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return copy_2d(pCopy, false, NULL);
+}
+
+CUresult sim_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return copy_2d(pCopy, false, NULL);
+}
+
+CUresult sim_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
+{
+    return copy_2d(pCopy, true, hStream);
+}
+
+static CUresult fill(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned element, size_t width,
+                     size_t height, CUstream stream)
+{
+    struct sim_ctx *ctx;
+    CUresult rc = sim_begin(&ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    if (width == 0 || height == 0) {
+        sim_unlock();
+        return CUDA_SUCCESS;
+    }
+    if (dst % element != 0 ||
+        !sim_copy_allowed(ctx, pointer(dst), extent(width * element, height, pitch))) {
+        sim_unlock();
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sim_work *work = sim_work_new(CU_GRAPH_NODE_TYPE_MEMSET, run_set);
+    work->u.set.dst = pointer(dst);
+    work->u.set.value = value;
+    work->u.set.element = element;
+    work->u.set.width = width;
+    work->u.set.height = height;
+    work->u.set.pitch = pitch;
+    rc = sim_submit(stream, work, NULL);
+    sim_unlock();
+    return rc;
+}
+
+#define FILLS(bits, type)                                                                          \
+    CUresult sim_cuMemsetD##bits##_v2(CUdeviceptr dst, type value, size_t N)                       \
+    {                                                                                              \
+        return fill(dst, N * sizeof value, value, sizeof value, N, 1, NULL);                       \
+    }                                                                                              \
+    CUresult sim_cuMemsetD##bits##Async(CUdeviceptr dst, type value, size_t N, CUstream stream)    \
+    {                                                                                              \
+        return fill(dst, N * sizeof value, value, sizeof value, N, 1, stream);                     \
+    }                                                                                              \
+    CUresult sim_cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type value, size_t width,   \
+                                        size_t height)                                             \
+    {                                                                                              \
+        return fill(dst, pitch, value, sizeof value, width, height, NULL);                         \
+    }                                                                                              \
+    CUresult sim_cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, \
+                                          size_t height, CUstream stream)                          \
+    {                                                                                              \
+        return fill(dst, pitch, value, sizeof value, width, height, stream);                       \
+    }
+FILLS(8, unsigned char)
+FILLS(16, unsigned short)
+FILLS(32, unsigned int)

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Modules and launches. A module is PTX text; its entries are bound to the C functions of
+ * kernels.c, and their parameter types say how to read the arguments of a launch.
+ */
+#include "sim.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PARAMS 16
+
+struct sim_function {
+    char name[64];
+    const struct sim_kernel *kernel;
+    struct sim_module *module;
+    unsigned params;
+    unsigned char size[MAX_PARAMS];
+    struct sim_function *next;
+};
+
+struct sim_module {
+    struct sim_ctx *ctx;
+    struct sim_function *functions;
+};
+
+static const char *skip_space(const char *at)
+{
+    while (isspace((unsigned char)*at)) {
+        at++;
+    }
+    return at;
+}
+
+/* Reads one `.entry name(.param .u64 a, …)`; NULL if the text is not of that form. */
+static struct sim_function *parse_entry(const char *at)
+{
+    struct sim_function *function = sim_calloc(1, sizeof *function);
+    at = skip_space(at);
+    size_t length = strcspn(at, " \t\n(");
+    if (length >= sizeof function->name) {
+        free(function);
+        return NULL;
+    }
+    memcpy(function->name, at, length);
+    const char *end = strpbrk(at, "{;");
+    while ((at = strstr(at, ".param")) && end && at < end && function->params < MAX_PARAMS) {
+        const char *type = skip_space(at + strlen(".param"));
+        bool wide = strncmp(type, ".u64", 4) == 0 || strncmp(type, ".b64", 4) == 0;
+        function->size[function->params++] = wide ? 8 : 4;
+        at = type;
+    }
+    function->kernel = sim_kernel_find(function->name);
+    return function;
+}
+
+void sim_module_free(struct sim_module *module)
+{
+    struct sim_function *next;
+    for (struct sim_function *function = module->functions; function; function = next) {
+        next = function->next;
+        sim_handle_drop(function);
+        free(function);
+    }
+    sim_chunks_give(module->ctx->device, 1);
+    sim_handle_drop(module);
+    free(module);
+}
+
+static CUresult load(CUmodule *ret_module, const char *ptx)
+{
+    struct sim_ctx *ctx;
+    CUresult rc = sim_begin(&ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    rc = sim_capture_check_unsafe();
+    if (rc == CUDA_SUCCESS && !sim_chunks_take(ctx->device, 1)) {
+        rc = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (rc == CUDA_SUCCESS) {
+        struct sim_module *module = sim_calloc(1, sizeof *module);
+        module->ctx = ctx->owner;
+        sim_handle_add(module, SIM_MODULE, ctx->owner);
+        for (const char *at = ptx; (at = strstr(at, ".entry")); at++) {
+            struct sim_function *function = parse_entry(at + strlen(".entry"));
+            if (function) {
+                function->module = module;
+                function->next = module->functions;
+                module->functions = function;
+                sim_handle_add(function, SIM_FUNCTION, NULL);
+            }
+        }
+        *ret_module = (CUmodule)module;
+    }
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuModuleLoadData(CUmodule *module, const void *image)
+{
+    if (!module || !image) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (strncmp(image, "//", 2) != 0 && strncmp(image, ".version", 8) != 0) {
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    return load(module, image);
+}
+
+CUresult sim_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+                                CUjit_option *options, void **optionValues)
+{
+    (void)numOptions;
+    (void)options;
+    (void)optionValues;
+    return sim_cuModuleLoadData(module, image);
+}
+
+CUresult sim_cuModuleLoad(CUmodule *module, const char *fname)
+{
+    FILE *file = fname ? fopen(fname, "re") : NULL;
+    if (!file) {
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    }
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t length = getdelim(&text, &room, '\0', file);
+    fclose(file);
+    CUresult rc = length > 0 ? sim_cuModuleLoadData(module, text) : CUDA_ERROR_INVALID_IMAGE;
+    free(text);
+    return rc;
+}
+
+CUresult sim_cuModuleUnload(CUmodule hmod)
+{
+    struct sim_ctx *ctx;
+    CUresult rc = sim_begin(&ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    if (sim_handle_is(hmod, SIM_MODULE)) {
+        sim_module_free((struct sim_module *)hmod);
+    } else {
+        rc = CUDA_ERROR_INVALID_HANDLE;
+    }
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    if (!hfunc || !name) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_lock();
+    CUresult rc = CUDA_ERROR_INVALID_HANDLE;
+    if (sim_handle_is(hmod, SIM_MODULE)) {
+        struct sim_function *function = ((struct sim_module *)hmod)->functions;
+        while (function && strcmp(function->name, name) != 0) {
+            function = function->next;
+        }
+        rc = function && function->kernel ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+        if (rc == CUDA_SUCCESS) {
+            *hfunc = (CUfunction)function;
+        }
+    }
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+{
+    sim_lock();
+    bool known = sim_handle_is(hfunc, SIM_FUNCTION);
+    sim_unlock();
+    if (!pi || !known) {
+        return pi ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    }
+    *pi = attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult run_launch(const struct sim_work *work, struct sim_ctx *ctx)
+{
+    return work->u.launch.kernel->run(ctx, work->u.launch.args);
+}
+
+/* The arguments as one buffer, each at the alignment of its size. */
+static CUresult unpack(const struct sim_function *function, void **extra, uint64_t *args)
+{
+    const unsigned char *buffer = NULL;
+    size_t bytes = 0;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+            buffer = extra[i + 1];
+        } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+            bytes = *(const size_t *)extra[i + 1];
+        }
+    }
+    size_t at = 0;
+    for (unsigned i = 0; i < function->params; i++) {
+        at = (at + function->size[i] - 1) & ~((size_t)function->size[i] - 1);
+        if (!buffer || at + function->size[i] > bytes) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        memcpy(&args[i], buffer + at, function->size[i]);
+        at += function->size[i];
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUfunction handle, const unsigned *grid, const unsigned *block,
+                       CUstream stream, void **params, void **extra)
+{
+    struct sim_ctx *ctx;
+    const struct sim_function *function = (const struct sim_function *)handle;
+    CUresult rc = sim_begin(&ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    if (!sim_handle_is(handle, SIM_FUNCTION) || function->module->ctx != ctx->owner) {
+        rc = CUDA_ERROR_INVALID_HANDLE;
+    }
+    for (int i = 0; rc == CUDA_SUCCESS && i < 3; i++) {
+        rc = grid[i] == 0 || block[i] == 0 || block[i] > 1024 ? CUDA_ERROR_INVALID_VALUE : rc;
+    }
+    struct sim_stream *target;
+    rc = rc == CUDA_SUCCESS ? sim_stream_find(stream, ctx, &target) : rc;
+    if (rc == CUDA_SUCCESS && target->ctx != ctx->owner) {
+        rc = CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (rc != CUDA_SUCCESS) {
+        sim_unlock();
+        return rc;
+    }
+    struct sim_work *work = sim_work_new(CU_GRAPH_NODE_TYPE_KERNEL, run_launch);
+    work->u.launch.kernel = function->kernel;
+    if (extra) {
+        rc = unpack(function, extra, work->u.launch.args);
+    }
+    for (unsigned i = 0; !extra && i < function->params; i++) {
+        memcpy(&work->u.launch.args[i], params[i], function->size[i]);
+    }
+    if (rc == CUDA_SUCCESS) {
+        rc = sim_submit(stream, work, NULL);
+    } else {
+        sim_work_unref(work);
+    }
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                            unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                            unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                            void **kernelParams, void **extra)
+{
+    unsigned grid[] = {gridDimX, gridDimY, gridDimZ};
+    unsigned block[] = {blockDimX, blockDimY, blockDimZ};
+    (void)sharedMemBytes;
+    return launch(f, grid, block, hStream, kernelParams, extra);
+}
+
+CUresult sim_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                              void **extra)
+{
+    if (!config) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    unsigned grid[] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+    unsigned block[] = {config->blockDimX, config->blockDimY, config->blockDimZ};
+    return launch(f, grid, block, config->hStream, kernelParams, extra);
+}
+
+CUresult sim_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                       unsigned int gridDimZ, unsigned int blockDimX,
+                                       unsigned int blockDimY, unsigned int blockDimZ,
+                                       unsigned int sharedMemBytes, CUstream hStream,
+                                       void **kernelParams)
+{
+    return sim_cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                              sharedMemBytes, hStream, kernelParams, NULL);
+}

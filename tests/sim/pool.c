@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stream-ordered memory: pools, cuMemAllocAsync and cuMemFreeAsync. A freed range is at once good
+ * for the stream that freed it and, once the free has run, for all; what a pool may not keep goes
+ * back to the device at that moment.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A range that was freed into its pool. */
+struct spare {
+    struct sim_pool *pool;
+    uintptr_t address;
+    size_t bytes;
+    unsigned long long stream;
+    struct sim_op *op; /* the free; NULL once it has run */
+    struct spare *next;
+};
+
+struct sim_pool {
+    struct sim_device *device;
+    int reuse[3];
+    uint64_t threshold;
+    uint64_t used, used_high, reserved, reserved_high;
+    bool destroyed;
+    struct spare *spares;
+    unsigned access; /* bit per device besides its own */
+};
+
+static struct sim_pool *pool_new(struct sim_device *device)
+{
+    struct sim_pool *pool = sim_calloc(1, sizeof *pool);
+    pool->device = device;
+    for (int i = 0; i < 3; i++) {
+        pool->reuse[i] = 1;
+    }
+    sim_handle_add(pool, SIM_POOL, NULL);
+    return pool;
+}
+
+static struct sim_pool *default_pool(struct sim_device *device)
+{
+    if (!device->default_pool) {
+        device->default_pool = pool_new(device);
+    }
+    return device->default_pool;
+}
+
+static struct sim_pool *current_pool(struct sim_device *device)
+{
+    return device->pool ? device->pool : default_pool(device);
+}
+
+static void give_back(struct sim_pool *pool, uintptr_t address, size_t bytes)
+{
+    sim_heap_free(pool->device, pool, address, bytes);
+    pool->reserved -= bytes;
+}
+
+static void spare_remove(struct spare *spare)
+{
+    struct spare **link = &spare->pool->spares;
+    while (*link != spare) {
+        link = &(*link)->next;
+    }
+    *link = spare->next;
+    if (spare->op) {
+        spare->op->on_done = NULL;
+        sim_op_unref(spare->op);
+    }
+    free(spare);
+}
+
+static void spare_release(struct spare *spare)
+{
+    give_back(spare->pool, spare->address, spare->bytes);
+    spare_remove(spare);
+}
+
+static void free_ran(void *data)
+{
+    struct spare *spare = data;
+    sim_op_unref(spare->op);
+    spare->op = NULL;
+    if (spare->pool->reserved > spare->pool->threshold || spare->pool->destroyed) {
+        spare_release(spare);
+    }
+}
+
+/* Gives back ranges whose free has run, down to what the pool may keep. */
+static void pool_trim(struct sim_pool *pool, uint64_t keep)
+{
+    struct spare *next;
+    for (struct spare *spare = pool->spares; spare; spare = next) {
+        next = spare->next;
+        if (!spare->op && pool->reserved > keep) {
+            spare_release(spare);
+        }
+    }
+}
+
+static CUresult pool_take(struct sim_pool *pool, size_t size, unsigned long long stream,
+                          uintptr_t *ret_address, size_t *ret_bytes)
+{
+    size_t wanted = (size + SIM_UNIT - 1) & ~(SIM_UNIT - 1);
+    if (wanted >= SIM_LARGE) {
+        wanted = (wanted + SIM_CHUNK - 1) & ~(SIM_CHUNK - 1);
+    }
+    for (struct spare *spare = pool->spares; spare; spare = spare->next) {
+        if (spare->bytes == wanted && (!spare->op || spare->stream == stream)) {
+            *ret_address = spare->address;
+            *ret_bytes = spare->bytes;
+            spare_remove(spare);
+            return CUDA_SUCCESS;
+        }
+    }
+    CUresult rc = sim_heap_alloc(pool->device, pool, size, true, ret_address, ret_bytes);
+    if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
+        pool_trim(pool, 0);
+        rc = sim_heap_alloc(pool->device, pool, size, true, ret_address, ret_bytes);
+    }
+    if (rc == CUDA_SUCCESS) {
+        pool->reserved += *ret_bytes;
+        if (pool->reserved > pool->reserved_high) {
+            pool->reserved_high = pool->reserved;
+        }
+    }
+    return rc;
+}
+
+static CUresult run_nothing(const struct sim_work *work, struct sim_ctx *ctx)
+{
+    (void)work;
+    (void)ctx;
+    return CUDA_SUCCESS;
+}
+
+static struct sim_work *memory_work(CUgraphNodeType type, uintptr_t address, size_t bytes)
+{
+    struct sim_work *work = sim_work_new(type, run_nothing);
+    work->u.memory.address = address;
+    work->u.memory.bytes = bytes;
+    return work;
+}
+
+static CUresult alloc(CUdeviceptr *dptr, size_t size, struct sim_pool *pool, CUstream handle)
+{
+    struct sim_ctx *ctx;
+    struct sim_stream *stream;
+    if (!dptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult rc = sim_begin(&ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    if (pool && !sim_handle_is(pool, SIM_POOL)) {
+        rc = CUDA_ERROR_INVALID_VALUE;
+    }
+    pool = pool ? pool : current_pool(ctx->device);
+    rc = rc == CUDA_SUCCESS ? sim_gate(ctx) : rc;
+    rc = rc == CUDA_SUCCESS ? sim_stream_find(handle, ctx, &stream) : rc;
+    if (rc == CUDA_SUCCESS && size == 0) {
+        *dptr = 0;
+        sim_unlock();
+        return CUDA_SUCCESS;
+    }
+    uintptr_t address = 0;
+    size_t bytes = 0;
+    rc = rc == CUDA_SUCCESS ? pool_take(pool, size, stream->id, &address, &bytes) : rc;
+    if (rc == CUDA_SUCCESS) {
+        struct sim_block *block = sim_block_add(address, size, bytes, SIM_ASYNC, ctx);
+        block->owner = pool;
+        block->device = pool->device;
+        block->graph = stream->capture != NULL;
+        pool->used += bytes;
+        pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
+        struct sim_work *work = memory_work(CU_GRAPH_NODE_TYPE_MEM_ALLOC, address, bytes);
+        work->u.memory.graph = block->graph;
+        rc = sim_submit(handle, work, NULL);
+        if (rc != CUDA_SUCCESS && !block->graph) {
+            sim_pool_release(block);
+        } else if (rc == CUDA_SUCCESS) {
+            *dptr = address;
+        }
+    }
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    return alloc(dptr, bytesize, NULL, hStream);
+}
+
+CUresult sim_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+                                     CUstream hStream)
+{
+    return pool ? alloc(dptr, bytesize, (struct sim_pool *)pool, hStream)
+                : CUDA_ERROR_INVALID_VALUE;
+}
+
+void sim_pool_release(struct sim_block *block)
+{
+    struct sim_pool *pool = block->owner;
+    pool->used -= block->bytes;
+    give_back(pool, block->address, block->bytes);
+    sim_block_remove(block);
+}
+
+static void release_later(void *data)
+{
+    sim_block_release(data);
+}
+
+/* The range leaves the table now and the pool's books follow when the free runs. */
+static void to_spare(struct sim_block *block, struct sim_stream *stream, struct sim_op *op)
+{
+    struct sim_pool *pool = block->owner;
+    struct spare *spare = sim_calloc(1, sizeof *spare);
+    spare->pool = pool;
+    spare->address = block->address;
+    spare->bytes = block->bytes;
+    spare->stream = stream->id;
+    spare->op = op;
+    spare->next = pool->spares;
+    pool->spares = spare;
+    pool->used -= block->bytes;
+    sim_block_remove(block);
+    op->on_done = free_ran;
+    op->data = spare;
+}
+
+static CUresult free_async(CUdeviceptr dptr, CUstream handle)
+{
+    struct sim_ctx *ctx;
+    struct sim_stream *stream;
+    CUresult rc = sim_current(&ctx);
+    rc = rc == CUDA_SUCCESS ? sim_stream_find(handle, ctx, &stream) : rc;
+    if (rc != CUDA_SUCCESS || dptr == 0) {
+        return rc;
+    }
+    struct sim_block *block = sim_block_from(dptr);
+    if (!block || block->leaving || (block->memory != SIM_ASYNC && block->memory != SIM_DEVICE)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (stream->capture && !block->graph) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sim_op *op;
+    block->leaving = !block->graph;
+    rc = sim_submit(handle, memory_work(CU_GRAPH_NODE_TYPE_MEM_FREE, block->address, block->bytes),
+                    &op);
+    if (rc != CUDA_SUCCESS) {
+        block->leaving = false;
+        return rc;
+    }
+    if (block->graph) {
+        sim_op_unref(op); /* its memory belongs to the graph */
+    } else if (block->memory == SIM_ASYNC) {
+        to_spare(block, stream, op);
+    } else {
+        op->on_done = release_later;
+        op->data = block;
+        sim_op_unref(op);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    sim_lock();
+    CUresult rc = free_async(dptr, hStream);
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    if (!pool || !poolProps || poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_lock();
+    struct sim_device *device = sim_device_at(poolProps->location.id);
+    if (device) {
+        *pool = (CUmemoryPool)pool_new(device);
+    }
+    sim_unlock();
+    return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+/* With the lock on success. */
+static CUresult begin_pool(CUmemoryPool handle, struct sim_pool **ret_pool)
+{
+    sim_lock();
+    if (!sim_handle_is(handle, SIM_POOL)) {
+        sim_unlock();
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *ret_pool = (struct sim_pool *)handle;
+    return CUDA_SUCCESS;
+}
+
+/* The structure stays for its allocations that still live. */
+CUresult sim_cuMemPoolDestroy(CUmemoryPool handle)
+{
+    struct sim_pool *pool;
+    CUresult rc = begin_pool(handle, &pool);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    if (pool == pool->device->default_pool) {
+        rc = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        sim_handle_drop(pool);
+        pool->destroyed = true;
+        pool_trim(pool, 0);
+        if (pool->device->pool == pool) {
+            pool->device->pool = NULL;
+        }
+    }
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuMemPoolTrimTo(CUmemoryPool handle, size_t minBytesToKeep)
+{
+    struct sim_pool *pool;
+    CUresult rc = begin_pool(handle, &pool);
+    if (rc == CUDA_SUCCESS) {
+        pool_trim(pool, minBytesToKeep);
+        sim_unlock();
+    }
+    return rc;
+}
+
+static uint64_t *counter_of(struct sim_pool *pool, CUmemPool_attribute attr)
+{
+    switch ((int)attr) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        return &pool->threshold;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return &pool->reserved;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return &pool->reserved_high;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        return &pool->used;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return &pool->used_high;
+    default:
+        return NULL;
+    }
+}
+
+static bool is_reuse(CUmemPool_attribute attr)
+{
+    return attr >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+           attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+CUresult sim_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
+{
+    struct sim_pool *pool;
+    CUresult rc = value ? begin_pool(handle, &pool) : CUDA_ERROR_INVALID_VALUE;
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    uint64_t *counter = counter_of(pool, attr);
+    bool high = attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    if (is_reuse(attr)) {
+        memcpy(&pool->reuse[attr - 1], value, sizeof(int));
+    } else if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+        memcpy(&pool->threshold, value, sizeof pool->threshold);
+    } else if (high && *(uint64_t *)value == 0) {
+        *counter = attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? pool->used : pool->reserved;
+    } else {
+        rc = CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
+{
+    struct sim_pool *pool;
+    CUresult rc = value ? begin_pool(handle, &pool) : CUDA_ERROR_INVALID_VALUE;
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    const uint64_t *counter = counter_of(pool, attr);
+    if (is_reuse(attr)) {
+        memcpy(value, &pool->reuse[attr - 1], sizeof(int));
+    } else if (counter) {
+        memcpy(value, counter, sizeof *counter);
+    } else {
+        rc = CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
+{
+    struct sim_pool *pool;
+    CUresult rc = map || count == 0 ? begin_pool(handle, &pool) : CUDA_ERROR_INVALID_VALUE;
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    for (size_t i = 0; i < count; i++) {
+        unsigned bit = 1u << map[i].location.id;
+        pool->access = map[i].flags ? pool->access | bit : pool->access & ~bit;
+    }
+    sim_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle,
+                                CUmemLocation *location)
+{
+    struct sim_pool *pool;
+    CUresult rc = flags && location ? begin_pool(handle, &pool) : CUDA_ERROR_INVALID_VALUE;
+    if (rc == CUDA_SUCCESS) {
+        bool own = location->id == pool->device->ordinal;
+        bool allowed = own || (pool->access & (1u << location->id));
+        *flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        sim_unlock();
+    }
+    return rc;
+}
+
+static CUresult device_pool(CUmemoryPool *pool, CUdevice dev, bool the_default)
+{
+    if (!pool) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_lock();
+    struct sim_device *device = sim_device_at(dev);
+    if (device) {
+        *pool = (CUmemoryPool)(the_default ? default_pool(device) : current_pool(device));
+    }
+    sim_unlock();
+    return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult sim_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+    return device_pool(pool, dev, true);
+}
+
+CUresult sim_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+    return device_pool(pool, dev, false);
+}
+
+CUresult sim_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle)
+{
+    struct sim_pool *pool;
+    CUresult rc = begin_pool(handle, &pool);
+    if (rc == CUDA_SUCCESS) {
+        struct sim_device *device = sim_device_at(dev);
+        if (!device || pool->device != device) {
+            rc = CUDA_ERROR_INVALID_DEVICE;
+        } else {
+            device->pool = pool;
+        }
+        sim_unlock();
+    }
+    return rc;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the victims share: checks that say where and what, kernels by name, time. A victim is one
+ * small program for one nasty case; it exits 0 when all is right, 1 with a line on stderr when not,
+ * 77 when the machine cannot show the case. It runs natively and under libzone, on the simulated
+ * and on a real GPU, and must hold on all four.
+ */
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+/* Stops the victim with a message unless the condition holds. */
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            victim_fail(__FILE__, __LINE__, #condition, " " __VA_ARGS__);                          \
+        }                                                                                          \
+    } while (0)
+
+/* A driver or runtime call that has to give this code; codes of both are the same numbers. */
+#define EXPECT(code, call) victim_expect(__FILE__, __LINE__, #call, (int)(code), (int)(call))
+#define OK(call)           EXPECT(0, call)
+
+__attribute__((format(printf, 4, 5), noreturn)) void
+victim_fail(const char *file, int line, const char *what, const char *format, ...);
+void victim_expect(const char *file, int line, const char *what, int expected, int got);
+__attribute__((noreturn)) void victim_skip(const char *why);
+
+/* cuInit, the primary context of device 0 current, kernels loaded. */
+void victim_start(void);
+/* Loads the kernels into the current context, so that a later launch loads nothing. */
+void victim_load_kernels(void);
+/* After a context went away: its kernels are loaded again when next used. */
+void victim_forget_kernels(void);
+
+bool under_zone(void);
+/* The simulator's own functions (tests/sim/zsim.h), NULL on a real GPU. */
+void *zsim(const char *name);
+bool simulated(void);
+double now_us(void);
+void sleep_ms(double ms);
+
+/* Launches by name in the current context; counts are in 4-byte words. */
+void launch_fill(CUstream stream, CUdeviceptr ptr, uint64_t count, uint32_t value);
+void launch_check(CUstream stream, CUdeviceptr ptr, uint64_t count, uint32_t value,
+                  CUdeviceptr bad);
+void launch_add(CUstream stream, CUdeviceptr ptr, uint64_t count, uint32_t value);
+void launch_copy(CUstream stream, CUdeviceptr dst, CUdeviceptr src, uint64_t count);
+void launch_spin(CUstream stream, double ms);
+void launch_signal(CUstream stream, CUdeviceptr flag);
+void launch_waitflag(CUstream stream, CUdeviceptr flag, CUdeviceptr how, double limit_ms);
+void launch_fault(CUstream stream);
+/* The same as code instead of a check, for places where the launch may fail. */
+CUresult try_launch_spin(CUstream stream, double ms);
+
+CUstream new_stream(unsigned flags);
+/* How many of count words at ptr are not value; waits. */
+uint32_t count_wrong(CUstream stream, CUdeviceptr ptr, uint64_t count, uint32_t value);
+/* Zeroed words in mapped host memory, for flags that kernels and host share. */
+uint32_t *host_words(size_t count);
+uint32_t read_word(const uint32_t *word);
+
+extern const char victim_ptx[];
