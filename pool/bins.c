@@ -96,9 +96,8 @@ struct zone_bin *zone_bins_make(struct zone_bins *bins, size_t bytes)
         return bin;
     }
     pthread_mutex_lock(&bins->lock);
-    if (!bin) {
-        bin = large_make_locked(bins, bytes);
-    }
+    bin = bytes < ZONE_BIN_LARGE ? &bins->small[bytes / ZONE_BIN_STEP]
+                                 : large_make_locked(bins, bytes);
     if (bin && !atomic_load_explicit(&bin->listed, memory_order_relaxed)) {
         bin->older = atomic_load_explicit(&bins->newest, memory_order_relaxed);
         atomic_store_explicit(&bins->newest, bin, memory_order_release);

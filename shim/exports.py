@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the linker's version script from hooks.def: every intercepted name, unversioned, and nothing else."""
+"""Writes the linker's version script from hooks.def: every intercepted name, unversioned."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ def main() -> None:
     hooks, output = sys.argv[1:]
     names = re.findall(r"^HOOK\((\w+),", Path(hooks).read_text(), re.MULTILINE)
     exported = "".join(f"    {name};\n" for name in ["dlsym", "zone_version", *names])
-    # An anonymous node: with a version of our own, programs bound to the driver's names would pass us by.
+    # An anonymous node: programs bound to the driver's names would pass a version of ours by.
     Path(output).write_text("{\nglobal:\n" + exported + "local:\n    *;\n};\n")
 
 
