@@ -78,7 +78,7 @@ static int fence_close_by_waiting(struct zone_fence *fence, const struct zone_gp
 }
 
 int zone_fence_close(struct zone_fence *fence, const struct zone_gpu *gpu, void *ctx, size_t bytes,
-                     uintptr_t thread, struct zone_ticket *ret)
+                     bool waits, struct zone_ticket *ret)
 {
     *ret = (struct zone_ticket){0};
     if (!gpu->record) {
@@ -88,6 +88,7 @@ int zone_fence_close(struct zone_fence *fence, const struct zone_gpu *gpu, void 
     if (fence->tail - fence->head + fence->recording >= ZONE_FENCE_MARKS) {
         fence->carry += bytes;
         ret->epoch = zone_fence_stamp(fence);
+        ret->before = fence->tail;
         zone_unlock(&fence->lock);
         return ZONE_GPU_REFUSED;
     }
@@ -110,8 +111,8 @@ int zone_fence_close(struct zone_fence *fence, const struct zone_gpu *gpu, void 
         bytes += fence->carry;
         fence->carry = 0;
         fence->counts.records++;
-        *fence_mark(fence, ret->index) = (struct zone_mark){
-            .epoch = ret->epoch, .event = event, .bytes = bytes, .thread = thread};
+        *fence_mark(fence, ret->index) =
+            (struct zone_mark){.epoch = ret->epoch, .event = event, .bytes = bytes, .waits = waits};
         atomic_store_explicit(&fence->pending, zone_fence_pending(fence) + bytes,
                               memory_order_relaxed);
     } else {
@@ -244,47 +245,34 @@ int zone_fence_wait_own(struct zone_fence *fence, const struct zone_gpu *gpu,
     return rc;
 }
 
-/* The newest mark of the thread that is not settled; tail if there is none. */
-static uint64_t fence_newest_locked(struct zone_fence *fence, uintptr_t thread)
+uint64_t zone_fence_newest_wait(struct zone_fence *fence)
 {
-    for (uint64_t i = fence->tail; i > fence->head; i--) {
-        const struct zone_mark *mark = fence_mark(fence, i - 1);
-        if (!mark->settled && (thread == 0 || mark->thread == thread)) {
-            return i - 1;
+    uint64_t epoch = 0;
+    zone_lock(&fence->lock);
+    for (uint64_t i = fence->head; i < fence->tail; i++) {
+        const struct zone_mark *mark = fence_mark(fence, i);
+        if (mark->waits && !mark->settled && mark->epoch > epoch) {
+            epoch = mark->epoch;
         }
     }
-    return fence->tail;
+    zone_unlock(&fence->lock);
+    return epoch;
 }
 
-bool zone_fence_poll(struct zone_fence *fence, const struct zone_gpu *gpu, uintptr_t thread,
+bool zone_fence_poll(struct zone_fence *fence, const struct zone_gpu *gpu, uint64_t epoch,
                      uint64_t deadline_ns, int *ret_fault)
 {
     enum { NAP_NS_MIN = 20000, NAP_NS_MAX = 1000000 };
     uint64_t nap = NAP_NS_MIN;
-    zone_lock(&fence->lock);
-    uint64_t index = fence_newest_locked(fence, thread);
-    if (index == fence->tail) {
+    while (!zone_fence_ask(fence, gpu, epoch, ret_fault)) {
+        zone_lock(&fence->lock);
+        bool published = fence_covering_locked(fence, epoch) < fence->tail;
         zone_unlock(&fence->lock);
-        return true;
-    }
-    struct zone_mark *mark = fence_mark(fence, index);
-    uint64_t epoch = mark->epoch;
-    mark->users++;
-    int rc = fence_query_locked(fence, gpu, index);
-    while ((rc == ZONE_GPU_NOT_READY || rc == ZONE_GPU_REFUSED) && gpu->now_ns() < deadline_ns &&
-           zone_fence_ready(fence) < epoch) {
-        zone_unlock(&fence->lock);
+        if (*ret_fault || !published || gpu->now_ns() >= deadline_ns) {
+            return false;
+        }
         gpu->sleep_ns(nap);
         nap = nap * 2 < NAP_NS_MAX ? nap * 2 : NAP_NS_MAX;
-        zone_lock(&fence->lock);
-        rc = fence_query_locked(fence, gpu, index);
     }
-    mark->users--;
-    fence_settle_locked(fence, zone_fence_ready(fence));
-    bool ready = zone_fence_ready(fence) >= epoch;
-    zone_unlock(&fence->lock);
-    if (zone_gpu_is_fault(rc)) {
-        *ret_fault = rc;
-    }
-    return ready;
+    return true;
 }

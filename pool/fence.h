@@ -28,10 +28,10 @@ enum { ZONE_FENCE_MARKS = 1024 };
 struct zone_mark {
     uint64_t epoch;
     void *event;
-    size_t bytes;     /* freed bytes that count as pending until it completes */
-    uintptr_t thread; /* who recorded it */
-    uint32_t users;   /* threads that ask or wait for the event just now */
-    bool settled;     /* known complete; bytes no longer count */
+    size_t bytes;   /* freed bytes that count as pending until it completes */
+    uint32_t users; /* threads that ask or wait for the event just now */
+    bool settled;   /* known complete; bytes no longer count */
+    bool waits;     /* natively the free that recorded it would have waited for it */
 };
 
 /* What a free that recorded knows about its mark. */
@@ -88,12 +88,13 @@ static inline size_t zone_fence_pending(const struct zone_fence *fence)
     return atomic_load_explicit(&fence->pending, memory_order_relaxed);
 }
 
-/* Closes the open epoch: number, record, publish. bytes is what becomes ready with it, thread
- * identifies the caller. Returns 0, the driver's code of a failed record, or ZONE_GPU_REFUSED
- * (capture, or too many marks); after a failure the epoch stays open and the next record covers it.
- * Where the driver cannot record, waits for the context instead, after which the epoch is ready. */
+/* Closes the open epoch: number, record, publish. bytes is what becomes ready with it; waits says
+ * whether the native call waits for the context. Returns 0, the driver's code of a failed record,
+ * or ZONE_GPU_REFUSED (capture, or too many marks); after a failure the epoch stays open and the
+ * next record covers it. Where the driver cannot record, waits for the context instead, after which
+ * the epoch is ready. */
 int zone_fence_close(struct zone_fence *fence, const struct zone_gpu *gpu, void *ctx, size_t bytes,
-                     uintptr_t thread, struct zone_ticket *ret);
+                     bool waits, struct zone_ticket *ret);
 
 /* Asks the device once whether blocks stamped so are ready; only published epochs are asked.
  * *ret_fault gets a driver code that means a lost context, else is left alone. Never waits. */
@@ -111,7 +112,11 @@ int zone_fence_settle_to(struct zone_fence *fence, const struct zone_gpu *gpu,
 int zone_fence_wait_own(struct zone_fence *fence, const struct zone_gpu *gpu,
                         const struct zone_ticket *ticket, uint64_t *ret_waited_ns);
 
-/* Polls the newest mark (of one thread, or of any if thread is 0) until it completes or the clock
- * reaches deadline_ns. True when it completed or there was none left to wait for. */
-bool zone_fence_poll(struct zone_fence *fence, const struct zone_gpu *gpu, uintptr_t thread,
+/* The epoch of the newest mark that natively would have been waited for, 0 if all such are ready.
+ */
+uint64_t zone_fence_newest_wait(struct zone_fence *fence);
+
+/* Asks again and again whether an epoch is ready, sleeping in between, until the clock reaches
+ * deadline_ns. An epoch that is not published is not waited for. */
+bool zone_fence_poll(struct zone_fence *fence, const struct zone_gpu *gpu, uint64_t epoch,
                      uint64_t deadline_ns, int *ret_fault);

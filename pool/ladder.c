@@ -94,7 +94,7 @@ static bool ladder_rest(struct zone_pool *pool, struct zone_bin *bin, size_t req
     uint64_t nap = NAP_NS_MIN;
     bool rest = false;
     /* Closes the open epoch, so that blocks whose free recorded nothing get their turn too. */
-    int rc = zone_fence_close(&pool->fence, gpu, pool->ctx, 0, zone_pool_thread(), &ticket);
+    int rc = zone_fence_close(&pool->fence, gpu, pool->ctx, 0, false, &ticket);
     if (zone_gpu_is_fault(rc)) {
         *ret_fault = rc;
     }
@@ -125,6 +125,15 @@ static uint64_t ladder_deadline(const struct zone_pool *pool)
     return pool->process->gpu->now_ns() + pool->process->options->oom_wait_ms * UINT64_C(1000000);
 }
 
+/* Not even everything that all pools of the device could give back would do: a program that looks
+ * for the limit by trying must neither wait nor lose what is cached. */
+static bool ladder_is_hopeless(const struct zone_pool *pool, size_t bytes)
+{
+    size_t free_bytes, total;
+    return pool->process->gpu->mem_info(pool->ctx, &free_bytes, &total) == ZONE_GPU_OK &&
+           bytes > free_bytes + zone_registry_cached(pool->device);
+}
+
 /* Rungs 3 to 5. */
 static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, size_t req_bytes,
                                           zone_addr_t *ret_addr)
@@ -132,6 +141,10 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
     int fault = 0;
     bool served;
     uint64_t deadline = ladder_deadline(pool);
+    if (ladder_is_hopeless(pool, bytes)) {
+        zone_count_add(&pool->counts.ooms, 1);
+        return ZONE_GPU_OUT_OF_MEMORY;
+    }
     zone_count_add(&pool->counts.rungs, 1);
     bool rest = ladder_rest(pool, zone_bins_find(&pool->bins, bytes), req_bytes, deadline, ret_addr,
                             &served, &fault);

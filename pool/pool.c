@@ -22,11 +22,6 @@ struct thread_frees {
 
 static _Thread_local struct thread_frees thread_open;
 
-uintptr_t zone_pool_thread(void)
-{
-    return (uintptr_t)&thread_open;
-}
-
 bool zone_pool_thread_has_open_frees(void)
 {
     return thread_open.frees > 0;
@@ -35,11 +30,15 @@ bool zone_pool_thread_has_open_frees(void)
 bool zone_pool_reuse(struct zone_pool *pool, struct zone_bin *bin, size_t req_bytes,
                      zone_addr_t *ret_addr, uint64_t *ret_stamp)
 {
-    struct zone_block *block =
-        zone_bin_serve(bin, zone_fence_ready(&pool->fence), req_bytes, ret_stamp);
-    if (!block) {
-        return false;
-    }
+    struct zone_block *block;
+    do {
+        block = zone_bin_serve(bin, zone_fence_ready(&pool->fence), req_bytes, ret_stamp);
+        if (!block) {
+            return false;
+        }
+        /* Not FREED: the driver has given its memory to somebody else, see zone_ptrmap_set. */
+    } while (ZONE_UNLIKELY(atomic_load_explicit(&block->state, memory_order_relaxed) !=
+                           ZONE_BLOCK_FREED));
     block->req_bytes = req_bytes;
     block->fresh = false;
     block->uses++;
@@ -142,7 +141,7 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
         bytes += block->bytes;
     }
     int rc = zone_fence_close(&pool->fence, pool->process->gpu, pool->ctx, bytes,
-                              zone_pool_thread(), &ticket);
+                              by == ZONE_FREE_BY_FREE, &ticket);
     *open = (struct thread_frees){.pool = pool};
     block->stamp = ticket.epoch;
     zone_bin_push(bin, block);

@@ -140,8 +140,9 @@ size_t zone_pool_rescue(struct zone_pool *pool);
 /* After growth by bytes: looks how full the device is, at most as often as it matters. */
 void zone_pool_look(struct zone_pool *pool, size_t bytes);
 
-/* Waits, at most until deadline_ns, for the work that earlier frees would have waited for. */
-void zone_pool_settle(struct zone_pool *pool, uint64_t deadline_ns);
+/* Waits for the work that earlier frees of the program would natively have waited for. True if it
+ * had to wait. */
+bool zone_pool_settle(struct zone_pool *pool);
 
 /* Remembers a lost context. Returns what the program's call should return: rc if it is a fault,
  * else 0. */
@@ -149,9 +150,6 @@ int zone_pool_note(struct zone_pool *pool, int rc);
 
 /* True while this thread has freed blocks since its last record. */
 bool zone_pool_thread_has_open_frees(void);
-
-/* A number that identifies the calling thread. */
-uintptr_t zone_pool_thread(void);
 
 /* Fills a snapshot with this pool's counts. */
 void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret);

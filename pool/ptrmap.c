@@ -66,6 +66,16 @@ struct zone_block *zone_ptrmap_get(zone_addr_t addr)
     return block && block->addr == addr ? block : NULL;
 }
 
+/* The driver gave this block's memory out again without our having given it back: whoever frees or
+ * reuses the record must see that it is gone. The record itself is lost, since a bin may hold it.
+ */
+static void block_supersede(struct zone_block *block)
+{
+    if (block && atomic_load_explicit(&block->state, memory_order_relaxed) != ZONE_BLOCK_LEAVING) {
+        atomic_store_explicit(&block->state, ZONE_BLOCK_GONE, memory_order_relaxed);
+    }
+}
+
 static bool ptrmap_set_locked(struct zone_block *block)
 {
     zone_addr_t addr = block->addr;
@@ -84,11 +94,14 @@ static bool ptrmap_set_locked(struct zone_block *block)
     _Atomic uintptr_t *page = page_slot(branch, addr);
     uintptr_t slot = atomic_load_explicit(page, memory_order_relaxed);
     if (slot & 1) {
-        atomic_store_explicit(&slot_leaf(slot)[leaf_index(addr)], block, memory_order_release);
+        leaf_slot *entry = &slot_leaf(slot)[leaf_index(addr)];
+        block_supersede(atomic_load_explicit(entry, memory_order_relaxed));
+        atomic_store_explicit(entry, block, memory_order_release);
         return true;
     }
     struct zone_block *there = (struct zone_block *)slot;
     if (!there || there->addr == addr) {
+        block_supersede(there);
         atomic_store_explicit(page, (uintptr_t)block, memory_order_release);
         return true;
     }

@@ -14,8 +14,8 @@
 struct zone_block *zone_ptrmap_get(zone_addr_t addr);
 
 /* Enters the block under its address, replacing what is there: the driver has just given out that
- * address, so an older entry is stale. False when the host has no memory or the address is not
- * below 2^48; then nothing changed. */
+ * address, so an older entry is stale and its block GONE (unless LEAVING: its owner is at it).
+ * False when the host has no memory or the address is not below 2^48; then nothing changed. */
 bool zone_ptrmap_set(struct zone_block *block);
 
 /* Takes the block out if it is still what its address leads to. */

@@ -144,13 +144,16 @@ int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
     return rc;
 }
 
-void zone_pool_settle(struct zone_pool *pool, uint64_t deadline_ns)
+bool zone_pool_settle(struct zone_pool *pool)
 {
     int fault = 0;
-    if (!atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
-        zone_fence_poll(&pool->fence, pool->process->gpu, 0, deadline_ns, &fault);
-        zone_pool_note(pool, fault);
+    uint64_t epoch = zone_fence_newest_wait(&pool->fence);
+    if (epoch == 0 || atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
+        return false;
     }
+    zone_fence_poll(&pool->fence, pool->process->gpu, epoch, UINT64_MAX, &fault);
+    zone_pool_note(pool, fault);
+    return true;
 }
 
 void zone_pool_forget(struct zone_pool *pool)

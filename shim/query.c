@@ -142,7 +142,7 @@ static void query_settle(struct zone_pool *pool, void *arg)
 {
     if (pool->order == ZONE_FREE_ORDER_AUTO) {
         *(bool *)arg = true;
-        zone_pool_settle(pool, UINT64_MAX);
+        zone_pool_settle(pool);
     }
 }
 
