@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Preloads libzone.so, built here, in a Debian 11 root with its older glibc: old_root.py LIBZONE ROOT
+"""Preloads libzone.so in a Debian 11 root, with its older glibc: old_root.py LIBZONE ROOT
 
 A symbol that the older glibc lacks would make every program of that system fail to start. ROOT is
 made with debootstrap the first time and kept. Exit code 77 where it cannot be made.

@@ -10,7 +10,10 @@ from harness import HELPERS, LIBZONE, PreloadTest, need_driver
 
 LOOK = [str(HELPERS / "look_main"), str(HELPERS / "liblook.so")]
 DRIVER_LOOK = str(HELPERS / "driver_look")
+DRIVER_LIBRARY = str(HELPERS / "libdriverlook.so")
+# A hook that gives the next one in line its turn, and one that goes straight to libc.
 TAIL_HOOK = str(HELPERS / "libtailhook.so")
+STRAIGHT_HOOK = str(HELPERS / "libstraighthook.so")
 ZONE = os.path.basename(LIBZONE)
 
 
@@ -34,11 +37,12 @@ class Lookups(PreloadTest):
 
     def test_same_beside_another_hook(self) -> None:
         """In both orders: what the hook alone gives is what both give."""
-        alone = self.run_in(LOOK, TAIL_HOOK)
-        self.assertEqual(alone.returncode, 0)
-        for preload in (f"{TAIL_HOOK}:{LIBZONE}", f"{LIBZONE}:{TAIL_HOOK}"):
-            both = self.run_in(LOOK, preload)
-            self.assertEqual((both.returncode, both.stdout), (0, alone.stdout), preload)
+        for hook in (TAIL_HOOK, STRAIGHT_HOOK):
+            alone = self.run_in(LOOK, hook)
+            self.assertEqual(alone.returncode, 0)
+            for preload in (f"{hook}:{LIBZONE}", f"{LIBZONE}:{hook}"):
+                both = self.run_in(LOOK, preload)
+                self.assertEqual((both.returncode, both.stdout), (0, alone.stdout), preload)
 
 
 class DriverLookups(PreloadTest):
@@ -50,7 +54,7 @@ class DriverLookups(PreloadTest):
 
     def look(self, preload: str | None, *args: str, **extra: str) -> dict[str, str]:
         """What driver_look prints, by the first words of each line."""
-        done = self.run_in([DRIVER_LOOK, *args], preload, driver=True, **extra)
+        done = self.run_in([DRIVER_LOOK, DRIVER_LIBRARY, *args], preload, driver=True, **extra)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("allocated and freed", done.stdout)
         self.report = done.stderr
@@ -80,18 +84,22 @@ class DriverLookups(PreloadTest):
         self.assertEqual(found["tail_hook saw"], "look-ups")
 
     def test_hook_behind(self) -> None:
-        found = self.look(f"{LIBZONE}:{TAIL_HOOK}")
-        self.assert_served(found, ZONE)
-        self.assertEqual(found["tail_hook saw"], "look-ups")
+        """libzone is in front and must hand on to the other hook, not to libc."""
+        for hook in (TAIL_HOOK, STRAIGHT_HOOK):
+            found = self.look(f"{LIBZONE}:{hook}")
+            self.assert_served(found, ZONE)
+            self.assertEqual(found["tail_hook saw"], "look-ups")
+
+    def test_hook_that_passes_libzone_by(self) -> None:
+        """In front, straight to libc: libzone cannot be reached, and the program runs natively."""
+        self.assert_served(self.look(f"{STRAIGHT_HOOK}:{LIBZONE}"), "libcuda.so.1")
 
     def test_preloaded_twice(self) -> None:
         self.assert_served(self.look(f"{LIBZONE}:{LIBZONE}"), ZONE)
 
     def test_deepbind_passes_by(self) -> None:
         """RTLD_DEEPBIND binds to libc's dlsym; the program must work all the same, natively."""
-        library = str(HELPERS / "libdriverlook.so")
-        found = self.look(LIBZONE, "deepbind", library)
-        self.assert_served(found, "libcuda.so.1")
+        self.assert_served(self.look(LIBZONE, "deepbind"), "libcuda.so.1")
 
 
 if __name__ == "__main__":
