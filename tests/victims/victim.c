@@ -229,3 +229,19 @@ uint32_t count_wrong(CUstream stream, CUdeviceptr ptr, uint64_t count, uint32_t 
     OK(cuMemFreeHost(bad));
     return wrong;
 }
+
+int victim_answers(const struct answer *rows, size_t count)
+{
+    int different = 0;
+    for (size_t i = 0; i < count; i++) {
+        int64_t got = rows[i].get();
+        bool same = got == rows[i].native || (rows[i].when == RECYCLED && under_zone());
+        printf("%s = %lld%s\n", rows[i].name, (long long)got, same ? "" : "   <<< not as natively");
+        if (!same) {
+            fprintf(stderr, "%s: natively %lld, got %lld\n", rows[i].name,
+                    (long long)rows[i].native, (long long)got);
+            different++;
+        }
+    }
+    return different;
+}

@@ -68,4 +68,17 @@ uint32_t count_wrong(CUstream stream, CUdeviceptr ptr, uint64_t count, uint32_t 
 uint32_t *host_words(size_t count);
 uint32_t read_word(const uint32_t *word);
 
+/* One native answer: what a program sees, as a number. */
+struct answer {
+    const char *name;
+    int64_t (*get)(void);
+    int64_t native;
+    enum {
+        ALWAYS,
+        RECYCLED
+    } when; /* RECYCLED: a pool hands out old bytes where the driver does not */
+};
+/* Prints each row as name = value and returns how many differ from the native ones. */
+int victim_answers(const struct answer *rows, size_t count);
+
 extern const char victim_ptx[];
