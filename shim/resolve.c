@@ -38,17 +38,25 @@ static void *dlsym_none(void *handle, const char *symbol)
     return NULL;
 }
 
-/* Called by dlsym_*.S too. Finds the next dlsym behind ours, which another preload may have put
- * there. */
+/* Finds the next dlsym behind ours, which another preload may have put there. dlvsym gives the C
+ * library's, as it takes the version to the letter; that one, asked without a version, finds the
+ * next in line. */
 void *zone_dlsym_find(void)
 {
     static const char *const versions[] = {"GLIBC_2.34", ZONE_GLIBC_BASE};
     void *next = __atomic_load_n(&zone_dlsym_next, __ATOMIC_ACQUIRE);
-    for (unsigned i = 0; !next && i < sizeof(versions) / sizeof(versions[0]); i++) {
-        next = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    if (next) {
+        return next;
+    }
+    dlsym_fn libc = NULL;
+    for (unsigned i = 0; !libc && i < sizeof(versions) / sizeof(versions[0]); i++) {
+        libc = (dlsym_fn)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    }
+    if (libc) {
+        next = libc(RTLD_NEXT, "dlsym");
     }
     if (!next) {
-        next = (void *)dlsym_none;
+        next = libc ? (void *)libc : (void *)dlsym_none;
     }
     __atomic_store_n(&zone_dlsym_next, next, __ATOMIC_RELEASE);
     return next;
