@@ -188,14 +188,10 @@ size_t zone_options_roundup_divisions(const struct zone_options *opt, size_t byt
     uint64_t divisions = opt->roundup_power2_divisions.divisions[slot];
     /* Both are powers of two, so comparing the quotient is comparing with 512 times the divisions,
      * without the overflow. */
-    if (divisions <= 1 || bytes / 512 < divisions || bytes == 512 * divisions) {
+    if (divisions <= 1 || bytes / 512 < divisions) {
         return bytes;
     }
     size_t step = ((size_t)1 << log2) / divisions;
-    size_t rest = bytes & (step - 1);
-    if (rest == 0) {
-        return bytes;
-    }
-    size_t up = bytes + (step - rest);
-    return up < bytes ? SIZE_MAX : up; /* the caller's rounding wraps SIZE_MAX to 0 */
+    return (bytes + step - 1) &
+           ~(step - 1); /* wraps to 0 near SIZE_MAX, as the caller's rounding */
 }

@@ -390,9 +390,9 @@ START_TEST(random_texts)
         "off",
         "99999999999999999999999",
         "\xc3\xa4",
-        ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-         "a"
-         "aaaaaaa"),
+        ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
     };
     const unsigned count = sizeof(pieces) / sizeof(pieces[0]);
     unsigned seed = 3;
