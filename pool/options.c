@@ -186,12 +186,12 @@ size_t zone_options_roundup_divisions(const struct zone_options *opt, size_t byt
         slot = ZONE_OPTIONS_SLOTS - 1;
     }
     uint64_t divisions = opt->roundup_power2_divisions.divisions[slot];
-    /* Both are powers of two, so comparing the quotient is comparing with 512 times the divisions,
-     * without the overflow. */
+    /* Sizes up to 512 bytes a step stay as they are. As a quotient, since the product may overflow.
+     */
     if (divisions <= 1 || bytes / 512 < divisions) {
         return bytes;
     }
+    /* Near SIZE_MAX this wraps to 0, as the caller's rounding does. */
     size_t step = ((size_t)1 << log2) / divisions;
-    return (bytes + step - 1) &
-           ~(step - 1); /* wraps to 0 near SIZE_MAX, as the caller's rounding */
+    return (bytes + step - 1) & ~(step - 1);
 }
