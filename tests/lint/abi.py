@@ -56,8 +56,10 @@ def classes(parameters: str) -> list[str]:
 def header_prototypes(text: str) -> dict[str, list[str]]:
     """Exported name -> classes. Up to the block of old versions, macros rename what is declared."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
-    start_of_old = [match.start() for match in re.finditer(
-        r"#if defined\(__CUDA_API_VERSION_INTERNAL\)\s*\n", text)]
+    start_of_old = [
+        match.start()
+        for match in re.finditer(r"#if defined\(__CUDA_API_VERSION_INTERNAL\)\s*\n", text)
+    ]
     split = start_of_old[-1] if start_of_old else len(text)
     renames = {}
     for base, macro, plain in re.findall(

@@ -24,7 +24,7 @@ LOADER = re.compile(r"ld-linux-(x86-64\.so\.2|aarch64\.so\.1)")
 
 
 def tool(*command: str) -> str:
-    """A binutils program's output. readelf and nm read every machine's files."""
+    """A binutils program's output. readelf reads every machine's files."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -40,13 +40,13 @@ def malformed_rows(text: str) -> list[str]:
 
 
 def exported(listing: str) -> dict[str, str]:
-    """Name → version ("" for none) of what nm -D --defined-only lists."""
+    """Name → version ("" for none) of the defined symbols that readelf --dyn-syms lists."""
     found = {}
     for line in listing.splitlines():
         fields = line.split()
-        if len(fields) < 3:
+        if len(fields) < 8 or not fields[0].rstrip(":").isdigit() or fields[6] == "UND":
             continue
-        name, at, version = fields[-1].partition("@")
+        name, at, version = fields[7].partition("@")
         found[name] = at + version
     return found
 
@@ -98,7 +98,7 @@ def check_needed(dynamic: str, headers: str) -> list[str]:
 def main(argv: list[str]) -> int:
     what, library = argv[1], argv[2]
     if what == "exports":
-        listing = tool("nm", "-D", "--defined-only", "--with-symbol-versions", library)
+        listing = tool("readelf", "-W", "--dyn-syms", library)
         hooks_text = Path(argv[3]).read_text(encoding="utf-8")
         return finish(check_exports(listing, hooks_text), len(exported(listing)), "exports")
     if what == "glibc":

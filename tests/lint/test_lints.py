@@ -11,11 +11,21 @@ from pathlib import Path
 
 import binary
 import layers
+import links
 import sources
 import tree
 
 HOOKS = "/* rows */\nHOOK(cuMemAlloc_v2, CALL, (int a), (a))\nHOOK(cuMemFree_v2, CALL, (), ())\n"
-EXPORTS = "0000 T cuMemAlloc_v2\n0000 T cuMemFree_v2\n0000 T dlsym\n0000 T zone_stats\n"
+EXPORTS = """
+   Num:    Value          Size Type    Bind   Vis      Ndx Name
+     0: 0000000000000000     0 NOTYPE  LOCAL  DEFAULT  UND
+     1: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND write@GLIBC_2.2.5 (2)
+     2: 0000000000001000    10 FUNC    GLOBAL DEFAULT   12 cuMemAlloc_v2
+     3: 0000000000001010    10 FUNC    GLOBAL DEFAULT   12 cuMemFree_v2
+     4: 0000000000001020    10 FUNC    GLOBAL DEFAULT   12 dlsym
+     5: 0000000000001030    10 FUNC    GLOBAL DEFAULT   12 zone_stats
+"""
+ROW = "     9: 0000000000001040    10 FUNC    GLOBAL DEFAULT   12 "
 
 
 class Exports(unittest.TestCase):
@@ -23,16 +33,18 @@ class Exports(unittest.TestCase):
         self.assertEqual(binary.check_exports(EXPORTS, HOOKS), [])
 
     def test_stray_export(self) -> None:
-        problems = binary.check_exports(EXPORTS + "0000 T helper\n", HOOKS)
+        problems = binary.check_exports(EXPORTS + ROW + "helper\n", HOOKS)
         self.assertEqual(len(problems), 1)
         self.assertIn("helper", problems[0])
 
     def test_missing_export(self) -> None:
-        problems = binary.check_exports(EXPORTS.replace("0000 T cuMemFree_v2\n", ""), HOOKS)
+        problems = binary.check_exports(
+            EXPORTS.replace("12 cuMemFree_v2", "UND cuMemFree_v2"), HOOKS
+        )
         self.assertEqual(problems, ["cuMemFree_v2 is in the table and not exported"])
 
     def test_versioned_export(self) -> None:
-        problems = binary.check_exports(EXPORTS.replace("dlsym", "dlsym@@ZONE_1.0"), HOOKS)
+        problems = binary.check_exports(EXPORTS.replace(" dlsym", " dlsym@@ZONE_1.0"), HOOKS)
         self.assertEqual(len(problems), 1)
 
     def test_two_rows(self) -> None:
@@ -128,6 +140,22 @@ class Sources(unittest.TestCase):
         self.assertEqual(len(sources.check_file("pool/a.h", self.GOOD + "int a; // b\n")), 1)
         self.assertEqual(len(sources.check_file("pool/a.h", self.GOOD + "\n" * 499)), 1)
         self.assertEqual(len(sources.check_file("pool/a.h", self.GOOD.replace("#pragma", "#x"))), 1)
+
+
+class Links(unittest.TestCase):
+    def check(self, text: str) -> list[str]:
+        root = Path(__file__).resolve().parents[2]
+        return links.check_text(root, root / "README.md", text)
+
+    def test_good(self) -> None:
+        good = (
+            "[a](docs/DESIGN.md#x) pool/pool.c, tests/victims/NAME.c [b](https://x.org/pool/no.c)"
+        )
+        self.assertEqual(self.check(good), [])
+
+    def test_dead(self) -> None:
+        self.assertEqual(len(self.check("[a](docs/NONE.md)")), 2)
+        self.assertEqual(len(self.check("see pool/no_such.c.")), 1)
 
 
 class Tree(unittest.TestCase):
