@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The world of the model: see model_gpu.h. Work is kept in order of submission for the whole test,
+ * and an event is a position in that order, so that "covers exactly the work submitted before its
+ * record" is true by construction.
+ */
+#include "model_gpu_state.h"
+
+#include <check.h>
+#include <string.h>
+
+struct model model;
+char model_contexts[4];
+
+void model_reset(size_t capacity)
+{
+    memset(&model, 0, offsetof(struct model, work));
+    model.capacity = capacity;
+    model.now = UINT64_C(1000000000);
+    model.current = MODEL_CTX;
+    model.next_addr = (zone_addr_t)1 << 32;
+}
+
+/* Work and time */
+
+/* When the work ends, as far as it is known: never before the work ahead of it on its stream. */
+static uint64_t work_end(unsigned number)
+{
+    struct model_work *work = &model.work[number];
+    if (work->end != UINT64_MAX) {
+        return work->end;
+    }
+    uint64_t start = work->submitted;
+    if (work->before > 0) {
+        uint64_t before = work_end(work->before - 1);
+        start = before > start ? before : start;
+    }
+    if (start == UINT64_MAX) {
+        return start;
+    }
+    if (work->ns != MODEL_FOREVER) {
+        work->end = start + work->ns;
+    } else if (work->finished_at > 0) {
+        work->end = work->finished_at > start ? work->finished_at : start;
+    }
+    return work->end;
+}
+
+struct model_memory *model_memory_at(zone_addr_t addr)
+{
+    for (unsigned i = model.memories; i > 0; i--) {
+        if (model.memory[i - 1].addr == addr) {
+            return &model.memory[i - 1];
+        }
+    }
+    return NULL;
+}
+
+unsigned model_launch(void *ctx, unsigned stream, zone_addr_t addr, uint64_t ns)
+{
+    ck_assert_uint_lt(model.works, MODEL_WORK_MAX);
+    struct model_work *work = &model.work[model.works];
+    *work = (struct model_work){.ctx = ctx,
+                                .stream = stream,
+                                .addr = addr,
+                                .submitted = model.now,
+                                .ns = ns,
+                                .end = UINT64_MAX};
+    if (addr != 0) {
+        const struct model_memory *memory = model_memory_at(addr);
+        ck_assert_msg(memory && memory->held, "work on memory that nobody has");
+    }
+    for (unsigned i = model.works; i > 0 && work->before == 0; i--) {
+        if (model.work[i - 1].ctx == ctx && model.work[i - 1].stream == stream) {
+            work->before = i;
+        }
+    }
+    return model.works++;
+}
+
+void model_set_current(void *ctx)
+{
+    model.current = ctx;
+}
+
+void model_destroy(void *ctx)
+{
+    for (unsigned i = 0; i < model.works; i++) {
+        if (model.work[i].ctx == ctx && !model_is_complete(i)) {
+            model.work[i].end = model.now;
+        }
+    }
+    for (unsigned i = 0; i < model.memories; i++) {
+        if (model.memory[i].ctx == ctx && model.memory[i].held) {
+            model.memory[i].held = false;
+            model.used -= model.memory[i].bytes;
+        }
+    }
+    for (unsigned i = 0; i < model.events; i++) {
+        if (model.event[i].ctx == ctx) {
+            model.event[i].state = MODEL_EVENT_DEAD;
+        }
+    }
+}
+
+void model_finish(unsigned work)
+{
+    ck_assert_uint_eq(model.work[work].ns, MODEL_FOREVER);
+    model.work[work].finished_at = model.now;
+}
+
+bool model_is_complete(unsigned work)
+{
+    return work_end(work) <= model.now;
+}
+
+uint64_t model_now(void)
+{
+    return model.now;
+}
+
+void model_advance(uint64_t ns)
+{
+    model.now += ns;
+}
+
+uint64_t model_context_end(const void *ctx, unsigned covers)
+{
+    uint64_t end = 0;
+    while (model.old < model.works && model_is_complete(model.old)) {
+        model.old++;
+    }
+    for (unsigned i = model.old; i < covers; i++) {
+        if (model.work[i].ctx == ctx && work_end(i) > end) {
+            end = work_end(i);
+        }
+    }
+    return end;
+}
+
+/* Memory */
+
+void model_handed_out(zone_addr_t addr)
+{
+    struct model_memory *memory = model_memory_at(addr);
+    ck_assert_msg(memory && memory->held, "handed out memory that the device does not hold");
+    for (unsigned i = model.old; i < model.works; i++) {
+        ck_assert_msg(model.work[i].addr != addr || model_is_complete(i),
+                      "memory handed out early: work %u still uses it", i);
+    }
+}
+
+bool model_is_held(zone_addr_t addr)
+{
+    const struct model_memory *memory = model_memory_at(addr);
+    return memory && memory->held;
+}
+
+size_t model_used(void)
+{
+    return model.used;
+}
+
+void model_set_neighbour(size_t bytes)
+{
+    model.neighbour = bytes;
+}
+
+/* What tests set */
+
+void model_fail(enum model_call call, unsigned skip, unsigned times, int rc)
+{
+    ck_assert_uint_lt(model.failures, MODEL_FAIL_MAX);
+    model.failure[model.failures++] = (struct model_failure){call, skip, times, rc};
+}
+
+void model_set_fault(int rc)
+{
+    model.fault = rc;
+}
+
+void model_set_capture(bool capture)
+{
+    model.capture = capture;
+}
+
+void model_set_cost(enum model_call call, uint64_t ns)
+{
+    model.cost[call] = ns;
+}
+
+void model_hook(enum model_call call, unsigned skip, enum model_when when, model_hook_fn fn,
+                void *arg)
+{
+    ck_assert_uint_lt(model.hooks, MODEL_HOOK_MAX);
+    model.hook[model.hooks++] = (struct model_hook){call, skip, when, fn, arg, false};
+}
+
+void model_set_check(model_hook_fn fn)
+{
+    model.check = fn;
+}
+
+unsigned model_count(enum model_call call)
+{
+    return model.counts[call];
+}
+
+unsigned model_stalls(void)
+{
+    return model.stalls;
+}
+
+void model_enter_malloc(void)
+{
+    model.in_malloc = true;
+    model.refused_memory = false;
+}
+
+void model_leave_malloc(void)
+{
+    model.in_malloc = false;
+}
+
+void model_allow_free_in_use(bool allowed)
+{
+    model.free_in_use = allowed;
+}

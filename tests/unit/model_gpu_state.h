@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the two halves of the model share: model_gpu.c, the world (work, time, memory, what tests
+ * set), and model_gpu_calls.c, the functions of struct zone_gpu with the rules they enforce.
+ */
+#pragma once
+
+#include "model_gpu.h"
+
+enum {
+    MODEL_WORK_MAX = 1 << 16,
+    MODEL_MEMORY_MAX = 1 << 14,
+    MODEL_EVENT_MAX = 4096,
+    MODEL_HOOK_MAX = 16,
+    MODEL_FAIL_MAX = 16
+};
+
+struct model_work {
+    void *ctx;
+    unsigned stream;
+    zone_addr_t addr;
+    uint64_t submitted;
+    uint64_t ns;
+    uint64_t end;         /* UINT64_MAX: not known yet */
+    uint64_t finished_at; /* of MODEL_FOREVER work; 0: not yet */
+    unsigned before;      /* the work before it on its stream, plus 1; 0: none */
+};
+
+struct model_memory {
+    zone_addr_t addr;
+    size_t bytes;
+    void *ctx;
+    bool held;
+};
+
+enum model_event_state {
+    MODEL_EVENT_NEW,
+    MODEL_EVENT_RECORDING,
+    MODEL_EVENT_RECORDED,
+    MODEL_EVENT_DEAD
+};
+
+struct model_event {
+    void *ctx;
+    enum model_event_state state;
+    unsigned covers; /* all work with a smaller number */
+    unsigned users;  /* calls about it under way */
+    bool failed;     /* its last record failed: nobody can be interested in it */
+};
+
+struct model_hook {
+    enum model_call call;
+    unsigned skip;
+    enum model_when when;
+    model_hook_fn fn;
+    void *arg;
+    bool spent;
+};
+
+struct model_failure {
+    enum model_call call;
+    unsigned skip;
+    unsigned times;
+    int rc;
+};
+
+struct model {
+    size_t capacity, used, neighbour;
+    uint64_t now;
+    void *current;
+    zone_addr_t next_addr;
+    unsigned old; /* all work below this number is complete */
+    unsigned works, memories, events, hooks, failures;
+    unsigned counts[MODEL_CALLS];
+    uint64_t cost[MODEL_CALLS];
+    unsigned stalls;
+    int fault;
+    bool capture, in_malloc, refused_memory, free_in_use;
+    model_hook_fn check;
+    struct model_work work[MODEL_WORK_MAX];
+    struct model_memory memory[MODEL_MEMORY_MAX];
+    struct model_event event[MODEL_EVENT_MAX];
+    struct model_hook hook[MODEL_HOOK_MAX];
+    struct model_failure failure[MODEL_FAIL_MAX];
+};
+
+extern struct model model;
+
+/* When all work of a context with a number below `covers` has ended, as far as it is known. */
+uint64_t model_context_end(const void *ctx, unsigned covers);
+/* What the device holds at addr, or last held; NULL: never anything. */
+struct model_memory *model_memory_at(zone_addr_t addr);
