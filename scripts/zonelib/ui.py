@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 # Column texts that carry a meaning get a colour on a terminal.
@@ -29,11 +31,16 @@ def print_checks(rows: Sequence[tuple[str, str, str, str]]) -> None:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    """One text a row. On a terminal the last column is folded, so that it stays a column."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    offset = sum(width + 2 for width in widths)
+    room = shutil.get_terminal_size().columns - offset if sys.stdout.isatty() else 0
     lines = []
     for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append("  ".join(cells).rstrip())
+        cells = [cell.ljust(width) for cell, width in zip(row, widths)]
+        last = textwrap.wrap(row[-1], room) if room > 20 else [row[-1]]
+        text = ("\n" + " " * offset).join(last)
+        lines.append("  ".join([*cells, text]).rstrip())
     return lines
 
 
