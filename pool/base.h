@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ZONE_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define ZONE_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define ZONE_COLD        __attribute__((noinline, cold))
+#define ZONE_LIKELY(x)    __builtin_expect(!!(x), 1)
+#define ZONE_UNLIKELY(x)  __builtin_expect(!!(x), 0)
+#define ZONE_COLD         __attribute__((noinline, cold))
 #define ZONE_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 #define ZONE_KIB ((size_t)1 << 10)
