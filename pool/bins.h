@@ -51,7 +51,7 @@ void zone_bins_init(struct zone_bins *bins);
 struct zone_bin *zone_bins_find(struct zone_bins *bins, size_t bytes);
 
 /* The bin of a class, made if need be; NULL when the host has no memory. */
-struct zone_bin *zone_bins_make(struct zone_bins *bins, size_t bytes);
+__attribute__((nonnull)) struct zone_bin *zone_bins_make(struct zone_bins *bins, size_t bytes);
 
 /* Puts a block, already stamped, at the tail. */
 void zone_bin_push(struct zone_bin *bin, struct zone_block *block);
