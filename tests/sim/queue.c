@@ -146,6 +146,8 @@ static void *stream_thread(void *data)
             if (!stream->head) {
                 stream->tail = NULL;
             }
+            sim_work_unref(op->work); /* events keep the operation, not what it did */
+            op->work = NULL;
             complete(op);
             sim_op_unref(op);
         } else if (!op && stream->destroyed) {
