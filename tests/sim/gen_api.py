@@ -106,8 +106,9 @@ def main() -> None:
     typed = typed_rows(include)
     print("/* SPDX-License-Identifier: Apache-2.0")
     print(" *")
-    print(" * Written by gen_api.py: every driver symbol, API(elf, impl, base, version, per_thread,")
-    print(" * params, args). A row whose sim_<impl> nobody defines answers CUDA_ERROR_NOT_SUPPORTED.")
+    print(" * Written by gen_api.py: every driver symbol, API(elf, impl, base, version,")
+    print(" * per_thread, params, args). A row whose sim_<impl> nobody defines answers")
+    print(" * CUDA_ERROR_NOT_SUPPORTED.")
     print(" */")
     print("/* clang-format off */")
     for elf in stub_names(stub):
