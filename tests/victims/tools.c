@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See tools.h.
+ */
+#include "tools.h"
+
+#include "../sim/zsim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GATES = 4096 };
+
+static uint32_t *words;
+static size_t words_used;
+static pthread_mutex_t words_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct gate gate_new(void)
+{
+    struct gate gate;
+    pthread_mutex_lock(&words_lock);
+    if (!words) {
+        void *memory;
+        OK(cuMemHostAlloc(&memory, GATES * 2 * sizeof *words,
+                          CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
+        memset(memory, 0, GATES * 2 * sizeof *words);
+        words = memory;
+    }
+    CHECK(words_used < GATES, "too many gates");
+    gate.flag = words + 2 * words_used;
+    gate.how = gate.flag + 1;
+    words_used++;
+    pthread_mutex_unlock(&words_lock);
+    return gate;
+}
+
+void gates_forget(void)
+{
+    pthread_mutex_lock(&words_lock);
+    words = NULL;
+    words_used = 0;
+    pthread_mutex_unlock(&words_lock);
+}
+
+static CUdeviceptr on_device(const uint32_t *word)
+{
+    return (CUdeviceptr)(uintptr_t)word;
+}
+
+struct gate gate_close(CUstream stream, double limit_ms)
+{
+    struct gate gate = gate_new();
+    launch_waitflag(stream, on_device(gate.flag), on_device(gate.how), limit_ms);
+    return gate;
+}
+
+struct held_host {
+    struct gate gate;
+    double limit_ms;
+};
+
+static void CUDA_CB hold_on_host(void *data)
+{
+    struct held_host *held = data;
+    double end = now_us() + held->limit_ms * 1e3;
+    bool seen = false;
+    while (!seen && now_us() < end) {
+        seen = read_word(held->gate.flag) != 0;
+        sleep_ms(0.05);
+    }
+    __atomic_store_n(held->gate.how, seen ? GATE_OPENED : GATE_GAVE_UP, __ATOMIC_SEQ_CST);
+    free(held);
+}
+
+struct gate gate_close_on_host(CUstream stream, double limit_ms)
+{
+    struct held_host *held = malloc(sizeof *held);
+    CHECK(held);
+    held->gate = gate_new();
+    held->limit_ms = limit_ms;
+    struct gate gate = held->gate;
+    OK(cuLaunchHostFunc(stream, hold_on_host, held));
+    return gate;
+}
+
+void gate_open(struct gate gate)
+{
+    __atomic_store_n(gate.flag, 1, __ATOMIC_SEQ_CST);
+}
+
+void gate_open_on(CUstream stream, struct gate gate)
+{
+    launch_signal(stream, on_device(gate.flag));
+}
+
+enum gate_outcome gate_outcome(struct gate gate)
+{
+    return (enum gate_outcome)read_word(gate.how);
+}
+
+static void *worker_thread(void *data)
+{
+    struct worker *worker = data;
+    OK(cuCtxSetCurrent(worker->context));
+    worker->run(worker->arg);
+    __atomic_store_n(&worker->done, true, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+void worker_start(struct worker *worker, void (*run)(void *arg), void *arg)
+{
+    *worker = (struct worker){.run = run, .arg = arg};
+    OK(cuCtxGetCurrent(&worker->context));
+    CHECK(pthread_create(&worker->thread, NULL, worker_thread, worker) == 0);
+}
+
+bool worker_done(struct worker *worker)
+{
+    return __atomic_load_n(&worker->done, __ATOMIC_SEQ_CST);
+}
+
+void worker_join(struct worker *worker)
+{
+    pthread_join(worker->thread, NULL);
+}
+
+void in_thread(void (*run)(void *arg), void *arg)
+{
+    struct worker worker;
+    worker_start(&worker, run, arg);
+    worker_join(&worker);
+}
+
+bool configured(const char *text)
+{
+    const char *conf = getenv("ZONE_ALLOC_CONF");
+    return conf && strstr(conf, text);
+}
+
+bool pooled(void)
+{
+    const char *disabled = getenv("ZONE_DISABLE");
+    bool off = disabled && *disabled && strcmp(disabled, "0") != 0;
+    return under_zone() && !off && !configured("backend:off");
+}
+
+bool frees_run_ahead(void)
+{
+    int version = 0;
+    OK(cuDriverGetVersion(&version));
+    return pooled() && version >= 12050 && !configured("free_order:sync") &&
+           !configured("max_pending_mb");
+}
+
+uint64_t driver_calls(const char *name)
+{
+    uint64_t (*calls)(const char *);
+    void *found = zsim("zsim_calls");
+    memcpy(&calls, &found, sizeof calls);
+    return found ? calls(name) : 0;
+}
+
+uint64_t driver_allocs(void)
+{
+    return driver_calls("cuMemAlloc_v2") + driver_calls("cuMemCreate");
+}
+
+uint64_t driver_frees(void)
+{
+    return driver_calls("cuMemFree_v2") + driver_calls("cuMemRelease");
+}
+
+size_t driver_bytes(void)
+{
+    uint64_t (*chunks)(int);
+    void *found = zsim("zsim_chunks");
+    memcpy(&chunks, &found, sizeof chunks);
+    return found ? (size_t)chunks(0) * 2 * MIB : 0;
+}
+
+void driver_fail(const char *name, unsigned in_calls, int code)
+{
+    int (*fail)(const char *, uint64_t, int);
+    void *found = zsim("zsim_fail");
+    CHECK(found, "failures are scripted on the simulated GPU only");
+    memcpy(&fail, &found, sizeof fail);
+    CHECK(fail(name, in_calls, code) == 0, "%s", name);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What victims of races share: work that is held until a flag is raised, threads that have the
+ * starter's context, and, on the simulated GPU, what the driver was asked. Nothing here measures
+ * time: whether a call waited is read off whether held work gave up meanwhile.
+ */
+#pragma once
+
+#include "victim.h"
+
+#include <pthread.h>
+
+/* Work that holds up its stream until the gate is opened, or gives up after a while. */
+struct gate {
+    uint32_t *flag;
+    uint32_t *how; /* enum gate_outcome */
+};
+
+enum gate_outcome {
+    GATE_CLOSED,
+    GATE_OPENED,
+    GATE_GAVE_UP,
+};
+
+struct gate gate_close(CUstream stream, double limit_ms);
+/* The same with words of the caller's, for captures and callbacks: nothing is launched. */
+struct gate gate_new(void);
+/* As a host function instead of a kernel. */
+struct gate gate_close_on_host(CUstream stream, double limit_ms);
+void gate_open(struct gate gate);
+void gate_open_on(CUstream stream, struct gate gate);
+enum gate_outcome gate_outcome(struct gate gate);
+/* The context that held the flags' memory is gone. */
+void gates_forget(void);
+
+struct worker {
+    void (*run)(void *arg);
+    void *arg;
+    CUcontext context;
+    bool done;
+    pthread_t thread;
+};
+
+/* Starts run(arg) in a thread of its own, with the caller's context current there. */
+void worker_start(struct worker *worker, void (*run)(void *arg), void *arg);
+bool worker_done(struct worker *worker);
+void worker_join(struct worker *worker);
+/* Runs it and waits. */
+void in_thread(void (*run)(void *arg), void *arg);
+
+/* libzone is loaded and not switched off by the environment. */
+bool pooled(void);
+/* Frees return before the work that was submitted before them is complete: not with settings that
+ * make them wait, nor on a driver that lacks context events. */
+bool frees_run_ahead(void);
+/* zone's configuration holds this text. */
+bool configured(const char *text);
+
+/* Calls of a driver function so far, libzone's own among them; 0 on a real GPU. */
+uint64_t driver_calls(const char *name);
+/* Driver calls that get or give back physical memory. */
+uint64_t driver_allocs(void);
+uint64_t driver_frees(void);
+/* Bytes of the device that are taken, by whatever kind of memory; 0 on a real GPU. */
+size_t driver_bytes(void);
+/* Lets the in_calls-th call of a driver function from now on fail. Only on the simulated GPU. */
+void driver_fail(const char *name, unsigned in_calls, int code);
