@@ -56,8 +56,8 @@ void fence_other_settles_and_closes(void *arg)
 {
     const struct other *other = arg;
     model_advance(10 * MS);
+    ck_assert(fence_ask(fence_close(1).epoch));
     for (unsigned i = 0; i < other->rounds; i++) {
-        struct zone_ticket ticket = fence_close(1);
-        ck_assert(fence_ask(ticket.epoch));
+        fence_close(1);
     }
 }

@@ -36,6 +36,6 @@ struct other {
     bool ready;
 };
 
-/* Hooks: all work so far ends, then the thread frees and asks `rounds` times, which uses events
- * again. */
+/* Hook: all work so far ends and the thread learns so, then it frees `rounds` times, which uses
+ * events again. */
 void fence_other_settles_and_closes(void *arg);

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every row applies to the tree as it is, the table names each, and the tool refuses nonsense."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from tool import build, check, rows, table
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ROW = {
+    "name": "one",
+    "rule": "Numbers are positive",
+    "file": "a.c",
+    "old": ["x = 1;", "y = 2;"],
+    "new": "x = -1;",
+    "caught_by": ["t"],
+    "cases": [],
+}
+
+
+class Tree(unittest.TestCase):
+    """The rows of this tree."""
+
+    def test_every_row_applies(self) -> None:
+        self.assertEqual(rows.problems(ROOT), [])
+
+    def test_table_names_every_rule(self) -> None:
+        text = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
+        if table.BEGIN not in text:
+            self.skipTest("docs/TESTING.md has no place for the table")
+        written = text.split(table.BEGIN)[1].split(table.END)[0]
+        for row in rows.load(ROOT):
+            self.assertIn(table.cell(row.rule), written, "run scripts/sabotage check --write")
+
+
+class Rows(unittest.TestCase):
+    """One row."""
+
+    def test_old_must_occur_once(self) -> None:
+        row = rows.parse("one", ROW)
+        self.assertEqual(row.apply("a\nx = 1;\ny = 2;\n"), "a\nx = -1;\n")
+        for text in ("", "x = 1;", "x = 1;\ny = 2;\n" * 2):
+            with self.assertRaises(rows.RowError):
+                row.apply(text)
+
+    def test_what_is_refused(self) -> None:
+        wrong = [
+            {**ROW, "name": "two"},
+            {**ROW, "old": ""},
+            {**ROW, "new": ROW["old"]},
+            {**ROW, "caught_by": []},
+            {**ROW, "more": 1},
+            {key: value for key, value in ROW.items() if key != "rule"},
+            [],
+        ]
+        for data in wrong:
+            with self.assertRaises(rows.RowError):
+                rows.parse("one", data)
+
+    def test_rows_of_a_tree_that_rotted(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "tests" / "sabotage").mkdir(parents=True)
+            path = root / "tests" / "sabotage" / "one.json"
+            path.write_text('{"name": "one"')
+            self.assertEqual(len(rows.problems(root)), 1)
+            path.write_text(str(ROW).replace("'", '"'))
+            self.assertEqual(rows.problems(root), ["one: there is no a.c"])
+            (root / "a.c").write_text("x = 1;\n")
+            self.assertEqual(len(rows.problems(root)), 1)
+            (root / "a.c").write_text("x = 1;\ny = 2;\n")
+            self.assertEqual(rows.problems(root), [])
+
+    def test_names(self) -> None:
+        row = rows.parse("one", ROW)
+        self.assertEqual(rows.pick([row], []), [row])
+        self.assertEqual(rows.pick([row], ["one"]), [row])
+        with self.assertRaises(rows.RowError):
+            rows.pick([row], ["two"])
+
+
+class Results(unittest.TestCase):
+    """What a failed test said."""
+
+    def test_check_cases(self) -> None:
+        text = "1..2\nok 1 - a.c:fence:good: Passed\nnot ok 2 - ../a.c:fence:bad: x == 1 failed\n"
+        failures = check.failures_of("fence", "FAIL", text, 1)
+        self.assertEqual([(f.case, f.how) for f in failures], [("bad", "x == 1 failed")])
+
+    def test_other_programs(self) -> None:
+        self.assertEqual(check.failures_of("v", "TIMEOUT", "x", 0)[0].how, "did not end")
+        self.assertEqual(check.failures_of("v", "FAIL", "a\nlast\n\n", 1)[0].how, "last")
+        self.assertEqual(check.failures_of("v", "FAIL", "", 3)[0].how, "exit code 3")
+
+    def test_table(self) -> None:
+        outcome = check.Outcome(rows.parse("one", {**ROW, "cases": ["b"]}))
+        outcome.failures = [check.Failure("t", "a", "x"), check.Failure("t", "b", "y | z")]
+        self.assertEqual(table.line(outcome), "| Numbers are positive | t: b, 1 more | y \\| z |")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "T.md"
+            path.write_text(f"a\n{table.BEGIN}\nold\n{table.END}\nb\n")
+            table.write(path, [outcome])
+            text = path.read_text()
+            self.assertTrue(text.startswith(f"a\n{table.BEGIN}\n| rule |"))
+            self.assertTrue(text.endswith(f"y \\| z |\n{table.END}\nb\n"))
+            path.write_text("no marks")
+            with self.assertRaises(ValueError):
+                table.write(path, [outcome])
+
+
+class Copies(unittest.TestCase):
+    """The copy of the tree."""
+
+    def test_copy_follows_the_tree(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            root, to = Path(folder) / "root", Path(folder) / "to"
+            (root / "pool").mkdir(parents=True)
+            (root / "build-x").mkdir()
+            (root / "pool" / "a.c").write_text("1")
+            (root / "build-x" / "b.c").write_text("1")
+            build.copy_tree(root, to, lambda name: True)
+            self.assertEqual(list(build.files_of_folder(to)), ["pool/a.c"])
+            before = (to / "pool" / "a.c").stat().st_mtime_ns
+            build.copy_tree(root, to, lambda name: True)
+            self.assertEqual((to / "pool" / "a.c").stat().st_mtime_ns, before)
+            (root / "pool" / "a.c").rename(root / "pool" / "c.c")
+            build.copy_tree(root, to, lambda name: True)
+            self.assertEqual(list(build.files_of_folder(to)), ["pool/c.c"])
+
+
+if __name__ == "__main__":
+    unittest.main()

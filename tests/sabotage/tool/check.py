@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests of a row against a tree with its rule removed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import build
+from .rows import Row
+
+# Check's TAP lines, and those of tests/lint/tap.py.
+NOT_OK = re.compile(r"^not ok \d+ (?:- )?(.*)$", re.MULTILINE)
+CHECK_CASE = re.compile(r"^\S+?:[^:]*:(\w+): (.*)$")
+PASSED = {"OK", "EXPECTEDFAIL"}
+SKIPPED = {"SKIP"}
+
+
+@dataclass
+class Failure:
+    """One test that noticed."""
+
+    test: str
+    case: str  # "" where the test has none
+    how: str
+
+
+@dataclass
+class Outcome:
+    """What became of a row."""
+
+    row: Row
+    failures: list[Failure] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    problem: str = ""
+
+    def is_caught(self) -> bool:
+        """A test failed, and all cases that the row names did."""
+        return bool(self.failures) and not self.problem
+
+
+def one_line(text: str) -> str:
+    """The last line that says something, at most 160 characters."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:160] if lines else ""
+
+
+def failures_of(test: str, result: str, stdout: str, returncode: int) -> list[Failure]:
+    """How a failed test failed, case by case where it has cases."""
+    found = []
+    for text in NOT_OK.findall(stdout):
+        match = CHECK_CASE.match(text)
+        if match:
+            found.append(Failure(test, match[1], match[2]))
+        else:
+            found.append(Failure(test, text.split(" ")[0], "failed"))
+    if found:
+        return found
+    if result == "TIMEOUT":
+        return [Failure(test, "", "did not end")]
+    return [Failure(test, "", one_line(stdout) or f"exit code {returncode}")]
+
+
+class Bench:
+    """A copy of the tree that rules are removed from, and its build folder, used for all rows."""
+
+    def __init__(self, root: Path, work: Path, log: bool) -> None:
+        self.root, self.work, self.log = root, work, log
+        self.source, self.build = work / "src", work / "build"
+        self.targets: dict[str, list[str]] = {}
+
+    def prepare(self) -> None:
+        """Brings copy and configuration up to date; a broken configuration is made anew."""
+        build.copy_tree(self.root, self.source, lambda name: True)
+        try:
+            build.configure(self.root, self.source, self.build, [])
+            build.run(["ninja", "-C", str(self.build), "build.ninja"])
+        except build.BuildError:
+            shutil.rmtree(self.build, ignore_errors=True)
+            build.configure(self.root, self.source, self.build, [])
+        filenames = {
+            target["id"]: [str(Path(name).relative_to(self.build)) for name in target["filename"]]
+            for target in build.introspect(self.build, "targets")
+        }
+        for test in build.introspect(self.build, "tests"):
+            wanted = [name for ident in test["depends"] for name in filenames.get(ident, [])]
+            self.targets[test["name"]] = wanted
+
+    def run_tests(self, tests: list[str]) -> list[dict[str, object]]:
+        """Builds and runs tests; Meson's record of each."""
+        wanted = sorted({name for test in tests for name in self.targets[test]})
+        build.run(["ninja", "-C", str(self.build), *wanted])
+        record = self.build / "meson-logs" / "sabotage.json"
+        record.unlink(missing_ok=True)
+        command = [*build.meson(), "test", "-C", str(self.build), "--no-rebuild"]
+        command += ["--quiet", "--logbase", "sabotage", *tests]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        if not record.is_file():
+            raise build.BuildError(f"{' '.join(command)}: no test ran")
+        return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+
+    def baseline(self, rows: list[Row]) -> list[str]:
+        """Tests that fail though nothing was removed: they could not notice anything."""
+        tests = sorted({test for row in rows for test in row.caught_by if test in self.targets})
+        if not tests:
+            return []
+        done = self.run_tests(tests)
+        return [str(one["name"]) for one in done if one["result"] not in PASSED | SKIPPED]
+
+    def check(self, row: Row) -> Outcome:
+        """Removes the rule, runs the row's tests, and puts the rule back."""
+        outcome = Outcome(row)
+        tests = [test for test in row.caught_by if test in self.targets]
+        if len(tests) < len(row.caught_by):
+            missing = sorted(set(row.caught_by) - set(tests))
+            outcome.problem = f"there is no test {', '.join(missing)}"
+            return outcome
+        path = self.source / row.file
+        whole = path.read_text(encoding="utf-8")
+        build.put(path, row.apply(whole).encode())
+        try:
+            for one in self.run_tests(tests):
+                self.take(outcome, one)
+        except build.BuildError as error:
+            outcome.problem = f"does not build: {error}" if self.log else "does not build"
+        finally:
+            build.put(path, whole.encode())
+        self.judge(outcome)
+        return outcome
+
+    def take(self, outcome: Outcome, one: dict[str, object]) -> None:
+        """Adds one test's result."""
+        name, result = str(one["name"]), str(one["result"])
+        name = name.rsplit(" / ", 1)[-1]
+        if result in PASSED:
+            outcome.passed.append(name)
+        elif result in SKIPPED:
+            outcome.skipped.append(name)
+        else:
+            text = f"{one.get('stdout', '')}\n{one.get('stderr', '') or ''}"
+            code = one.get("returncode")
+            number = code if isinstance(code, int) else 0
+            outcome.failures += failures_of(name, result, text, number)
+
+    def judge(self, outcome: Outcome) -> None:
+        """Says what is wrong with an outcome."""
+        cases = {failure.case for failure in outcome.failures}
+        missed = [case for case in outcome.row.cases if case not in cases]
+        if outcome.problem:
+            return
+        if not outcome.failures and outcome.skipped:
+            outcome.problem = f"only skipped tests: {', '.join(outcome.skipped)}"
+        elif not outcome.failures:
+            outcome.problem = "no test noticed"
+        elif missed:
+            outcome.problem = f"not noticed by {', '.join(missed)}"
