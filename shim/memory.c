@@ -11,6 +11,7 @@
 #include "life.h"
 #include "managed.h"
 #include "ptrmap.h"
+#include "retry.h"
 #include "tally.h"
 
 struct zone_tally zone_tally;
@@ -43,6 +44,10 @@ static ZONE_COLD CUresult memory_first(const struct zone_driver *driver, CUconte
     bool exact = process->options->backend == ZONE_BACKEND_OFF || class == 0;
     uint64_t start = process->gpu->now_ns();
     CUresult rc = ZONE_REAL(driver, cuMemAlloc_v2)(dptr, exact ? bytes : class);
+    if (zone_retry_worth(driver, rc)) {
+        /* Another context's pool may hold what this one lacks. */
+        rc = zone_retry_done(ZONE_REAL(driver, cuMemAlloc_v2)(dptr, exact ? bytes : class));
+    }
     if (rc == CUDA_SUCCESS && class > 0) {
         uint64_t ns = process->gpu->now_ns() - start;
         struct zone_pool *pool = zone_context_adopt(ctx, *dptr);

@@ -32,7 +32,17 @@ CUresult zone_retry_done(CUresult rc)
     return rc;
 }
 
-#define RETRY_HOOK(name, count, params, args)                                                      \
+/* Counts an allocation that went past the pool. It starts the report even in a program that makes
+ * no other. */
+static CUresult retry_counted(CUresult rc, _Atomic uint64_t *tally)
+{
+    if (tally && rc == CUDA_SUCCESS && zone_life_start()) {
+        atomic_fetch_add_explicit(tally, 1, memory_order_relaxed);
+    }
+    return rc;
+}
+
+#define RETRY_HOOK(name, tally, params, args)                                                      \
     CUresult hook_##name params                                                                    \
     {                                                                                              \
         const struct zone_driver *driver = zone_driver();                                          \
@@ -43,21 +53,18 @@ CUresult zone_retry_done(CUresult rc)
         if (zone_retry_worth(driver, rc)) {                                                        \
             rc = zone_retry_done(ZONE_REAL(driver, name) args);                                    \
         }                                                                                          \
-        count;                                                                                     \
-        return rc;                                                                                 \
+        return retry_counted(rc, tally);                                                           \
     }
 
 #define HOOK_RESOLVE(name, params, args)
 #define HOOK_SERVE(name, params, args)
-#define HOOK_RETRY(name, params, args) RETRY_HOOK(name, (void)0, params, args)
-#define HOOK_RETRY_pitch(name, params, args)                                                       \
-    RETRY_HOOK(name, ZONE_TALLY(bypass_pitch), params, args)
-#define HOOK_RETRY_async(name, params, args)                                                       \
-    RETRY_HOOK(name, ZONE_TALLY(bypass_async), params, args)
-#define HOOK_RETRY_host(name, params, args) RETRY_HOOK(name, ZONE_TALLY(bypass_host), params, args)
-#define HOOK_RETRY_array(name, params, args)                                                       \
-    RETRY_HOOK(name, ZONE_TALLY(bypass_array), params, args)
-#define HOOK_RETRY_vmm(name, params, args) RETRY_HOOK(name, ZONE_TALLY(bypass_vmm), params, args)
+#define HOOK_RETRY(name, params, args)          RETRY_HOOK(name, NULL, params, args)
+#define RETRY_COUNTED(name, what, params, args) RETRY_HOOK(name, &zone_tally.what, params, args)
+#define HOOK_RETRY_pitch(name, params, args)    RETRY_COUNTED(name, bypass_pitch, params, args)
+#define HOOK_RETRY_async(name, params, args)    RETRY_COUNTED(name, bypass_async, params, args)
+#define HOOK_RETRY_host(name, params, args)     RETRY_COUNTED(name, bypass_host, params, args)
+#define HOOK_RETRY_array(name, params, args)    RETRY_COUNTED(name, bypass_array, params, args)
+#define HOOK_RETRY_vmm(name, params, args)      RETRY_COUNTED(name, bypass_vmm, params, args)
 
 #define HOOK(name, kind, params, args) HOOK_##kind(name, params, args)
 #define CALL(name, params)
