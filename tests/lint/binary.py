@@ -44,7 +44,9 @@ def exported(listing: str) -> dict[str, str]:
     found = {}
     for line in listing.splitlines():
         fields = line.split()
-        if len(fields) < 8 or not fields[0].rstrip(":").isdigit() or fields[6] == "UND":
+        if len(fields) < 8 or not fields[0].rstrip(":").isdigit():
+            continue
+        if fields[4] == "LOCAL" or fields[6] == "UND":
             continue
         name, at, version = fields[7].partition("@")
         found[name] = at + version

@@ -19,6 +19,7 @@ HOOKS = "/* rows */\nHOOK(cuMemAlloc_v2, CALL, (int a), (a))\nHOOK(cuMemFree_v2,
 EXPORTS = """
    Num:    Value          Size Type    Bind   Vis      Ndx Name
      0: 0000000000000000     0 NOTYPE  LOCAL  DEFAULT  UND
+     6: 0000000000002000     0 SECTION LOCAL  DEFAULT   10 .init
      1: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND write@GLIBC_2.2.5 (2)
      2: 0000000000001000    10 FUNC    GLOBAL DEFAULT   12 cuMemAlloc_v2
      3: 0000000000001010    10 FUNC    GLOBAL DEFAULT   12 cuMemFree_v2
