@@ -52,7 +52,8 @@ int zone_pool_alloc(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_a
 {
     uint64_t stamp = 0;
     size_t bytes = zone_options_roundup(pool->process->options, req_bytes);
-    struct zone_bin *bin = bytes > 0 ? zone_bins_find(&pool->bins, bytes) : NULL;
+    bool lost = atomic_load_explicit(&pool->fault, memory_order_relaxed) != 0;
+    struct zone_bin *bin = bytes > 0 && !lost ? zone_bins_find(&pool->bins, bytes) : NULL;
     if (ZONE_LIKELY(bin && zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp))) {
         return ZONE_GPU_OK;
     }
@@ -71,12 +72,14 @@ static bool pool_waits(const struct zone_pool *pool)
 static bool pool_record_due(const struct zone_pool *pool, size_t bytes)
 {
     struct thread_frees *open = &thread_open;
+    /* A thread that frees in two contexts in turn would never have counted enough for either. */
+    bool changed = open->pool && open->pool != pool;
     if (open->pool != pool) {
         *open = (struct thread_frees){.pool = pool};
     }
     open->frees++;
     open->bytes += bytes;
-    return open->frees >= FREES_A_RECORD || open->bytes >= BYTES_A_RECORD;
+    return changed || open->frees >= FREES_A_RECORD || open->bytes >= BYTES_A_RECORD;
 }
 
 int zone_pool_note(struct zone_pool *pool, int rc)
@@ -135,6 +138,12 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
 {
     struct zone_ticket ticket;
     struct thread_frees *open = &thread_open;
+    if (by == ZONE_FREE_BY_STREAM && !pool->process->gpu->record) {
+        /* Without an event it could only wait, which natively it does not. */
+        block->stamp = zone_fence_stamp(&pool->fence);
+        zone_bin_push(bin, block);
+        return ZONE_GPU_OK;
+    }
     /* A small block's bytes are among the thread's already. */
     size_t bytes = open->pool == pool ? open->bytes : 0;
     if (block->bytes >= ZONE_BIN_LARGE) {

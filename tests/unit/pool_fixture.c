@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pool under test: see pool_fixture.h.
+ */
+#include "pool_fixture.h"
+
+struct zone_process pool_process;
+struct zone_pool *pool;
+static struct zone_options options;
+
+static void check_pool(struct zone_pool *one, void *arg)
+{
+    (void)arg;
+    ck_assert_msg(one->fence.lock == 0, "calls the device with the fence's lock held");
+    ck_assert_msg(one->ledger.lock == 0, "calls the device with the ledger's lock held");
+    for (struct zone_bin *bin = one->bins.newest; bin; bin = bin->older) {
+        ck_assert_msg(bin->lock == 0, "calls the device with a bin's lock held");
+    }
+}
+
+static void check_no_lock(void *arg)
+{
+    zone_registry_each(check_pool, arg);
+}
+
+static void say(void *arg, const char *line)
+{
+    (void)arg;
+    ck_abort_msg("options: %s", line);
+}
+
+struct zone_pool *pool_of(void *ctx, int device)
+{
+    struct zone_context_facts facts = {.ctx = ctx, .id = 7, .device = device, .primary = true};
+    struct zone_pool *made = zone_registry_make(&pool_process, &facts);
+    ck_assert_ptr_nonnull(made);
+    return made;
+}
+
+static void pool_open(size_t capacity, const char *conf, const struct zone_gpu *gpu)
+{
+    model_reset(capacity);
+    model_set_check(check_no_lock);
+    zone_options_init(&options);
+    ck_assert_int_eq(zone_options_parse(&options, "CONF", conf, say, NULL), 0);
+    pool_process.gpu = gpu;
+    pool_process.options = &options;
+    atomic_store(&pool_process.host_watched, 0);
+    pool = pool_of(MODEL_CTX, 0);
+}
+
+static void drop(struct zone_pool *one, void *arg)
+{
+    (void)arg;
+    zone_registry_drop(one);
+}
+
+void pool_setup(void)
+{
+    pool_open(64 * ZONE_GIB, "", model_gpu());
+}
+
+void pool_teardown(void)
+{
+    if (pool->ctx) {
+        counts();
+    }
+    zone_registry_each(drop, NULL);
+}
+
+void pool_reopen(size_t capacity, const char *conf)
+{
+    pool_teardown();
+    pool_open(capacity, conf, model_gpu());
+}
+
+void pool_reopen_without_events(size_t capacity, const char *conf)
+{
+    pool_teardown();
+    pool_open(capacity, conf, model_gpu_without_events());
+}
+
+static int alloc_from(struct zone_pool *from, size_t bytes, zone_addr_t *ret_addr)
+{
+    model_set_current(from->ctx);
+    model_enter_malloc();
+    int rc = zone_pool_alloc(from, bytes, ret_addr);
+    model_leave_malloc();
+    if (rc == ZONE_GPU_OK) {
+        model_handed_out(*ret_addr);
+        const struct zone_block *block = block_at(*ret_addr);
+        ck_assert_int_eq(block->state, ZONE_BLOCK_LIVE);
+        ck_assert_uint_eq(block->req_bytes, bytes);
+        ck_assert_uint_ge(block->bytes, bytes);
+        ck_assert_ptr_eq(block->pool, from);
+    }
+    return rc;
+}
+
+zone_addr_t take_from(struct zone_pool *from, size_t bytes)
+{
+    zone_addr_t addr = 0;
+    ck_assert_int_eq(alloc_from(from, bytes, &addr), 0);
+    return addr;
+}
+
+zone_addr_t take(size_t bytes)
+{
+    return take_from(pool, bytes);
+}
+
+int try_take(size_t bytes, zone_addr_t *ret_addr)
+{
+    return alloc_from(pool, bytes, ret_addr);
+}
+
+static int free_by(zone_addr_t addr, enum zone_free_by by)
+{
+    struct zone_block *block = zone_ptrmap_get(addr);
+    ck_assert_ptr_nonnull(block);
+    return zone_block_claim(block) ? zone_pool_free(block, by) : ZONE_GPU_INVALID_VALUE;
+}
+
+int try_give(zone_addr_t addr)
+{
+    return free_by(addr, ZONE_FREE_BY_FREE);
+}
+
+void give(zone_addr_t addr)
+{
+    ck_assert_int_eq(try_give(addr), 0);
+}
+
+void give_in_stream(zone_addr_t addr)
+{
+    ck_assert_int_eq(free_by(addr, ZONE_FREE_BY_STREAM), 0);
+}
+
+unsigned work_on(zone_addr_t addr, unsigned stream, uint64_t ns)
+{
+    return model_launch(MODEL_CTX, stream, addr, ns);
+}
+
+struct zone_block *block_at(zone_addr_t addr)
+{
+    struct zone_block *block = zone_ptrmap_get(addr);
+    ck_assert_ptr_nonnull(block);
+    ck_assert_uint_eq(block->addr, addr);
+    return block;
+}
+
+struct zone_counters counts(void)
+{
+    struct zone_counters ret;
+    zone_counters_init(&ret);
+    zone_pool_count(pool, &ret);
+    const char *wrong = zone_counters_check(&ret);
+    ck_assert_msg(wrong == NULL, "the counters do not add up: %s", wrong ? wrong : "");
+    return ret;
+}
+
+unsigned calls(void)
+{
+    unsigned sum = 0;
+    for (unsigned i = 0; i < MODEL_CALLS; i++) {
+        sum += model_count((enum model_call)i);
+    }
+    return sum;
+}
