@@ -207,6 +207,27 @@ CUstream new_stream(unsigned flags)
     return stream;
 }
 
+CUcontext new_context(CUdevice device)
+{
+    /* The headers name only the newest form, which older drivers lack. */
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    void *found = zsim("cuCtxCreate_v2");
+    CUcontext context;
+    CHECK(found);
+    memcpy(&create, &found, sizeof create);
+    OK(create(&context, 0, device));
+    /* The handle may be that of an earlier context, whose kernels went with it. */
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < loaded_count; i++) {
+        if (loaded[i].context == context) {
+            loaded[i] = loaded[--loaded_count];
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    victim_load_kernels();
+    return context;
+}
+
 uint32_t *host_words(size_t count)
 {
     void *words;

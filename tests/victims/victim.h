@@ -62,6 +62,8 @@ void launch_fault(CUstream stream);
 CUresult try_launch_spin(CUstream stream, double ms);
 
 CUstream new_stream(unsigned flags);
+/* Current on this thread, with the kernels loaded; on every driver version. */
+CUcontext new_context(CUdevice device);
 /* How many of count words at ptr are not value; waits. */
 uint32_t count_wrong(CUstream stream, CUdeviceptr ptr, uint64_t count, uint32_t value);
 /* Zeroed words in mapped host memory, for flags that kernels and host share. */

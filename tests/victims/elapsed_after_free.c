@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Victim: a program times its kernels with events and never synchronises, because the free at the
+ * end of each round does. cuEventElapsedTime must not say "not ready" where natively it would not.
+ */
+#include "victim.h"
+
+int main(void)
+{
+    CUevent start;
+    CUevent end;
+    victim_start();
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    OK(cuEventCreate(&start, CU_EVENT_DEFAULT));
+    OK(cuEventCreate(&end, CU_EVENT_DEFAULT));
+    for (int round = 0; round < 6; round++) {
+        CUdeviceptr ptr;
+        float ms = -1;
+        OK(cuMemAlloc(&ptr, round % 2 ? 4096 : 4 * MIB));
+        OK(cuEventRecord(start, stream));
+        launch_spin(stream, 5);
+        OK(cuEventRecord(end, stream));
+        OK(cuMemFree(ptr));
+        OK(cuEventElapsedTime(&ms, start, end));
+        CHECK(ms >= 4 && ms < 1000, "%f ms", (double)ms);
+    }
+    /* Where natively it is not ready, it must stay so. */
+    launch_spin(stream, 20);
+    OK(cuEventRecord(end, stream));
+    float ms;
+    EXPECT(CUDA_ERROR_NOT_READY, cuEventElapsedTime(&ms, start, end));
+    return 0;
+}

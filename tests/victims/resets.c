@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Victim: a device reset and contexts destroyed with blocks live, cached and pending, again and
+ * again. Memory does not shrink, nothing of an old context is handed to a new one.
+ */
+#include "victim.h"
+
+#define ROUNDS 200
+
+static size_t free_now(void)
+{
+    size_t bytes;
+    OK(cudaMemGetInfo(&bytes, NULL));
+    return bytes;
+}
+
+static void device_resets(void)
+{
+    size_t before = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        char *live;
+        char *cached;
+        char *again;
+        unsigned char byte = 1;
+        OK(cudaMalloc((void **)&live, 4 * MIB));
+        OK(cudaMalloc((void **)&cached, 3 * MIB));
+        OK(cudaMemset(cached, 7, 3 * MIB));
+        OK(cudaFree(cached));
+        OK(cudaMalloc((void **)&again, 3 * MIB));
+        OK(cudaMemset(again, 9, 3 * MIB));
+        OK(cudaMemcpy(&byte, again, 1, cudaMemcpyDeviceToHost));
+        CHECK(byte == 9);
+        OK(cudaFree(again));
+        OK(cudaDeviceReset());
+        EXPECT(cudaErrorInvalidValue, cudaFree(live));
+        EXPECT(cudaErrorInvalidValue, cudaFree(again));
+        cudaGetLastError();
+        if (round == 2) {
+            before = free_now();
+        }
+    }
+    CHECK(free_now() >= before, "%zu bytes free, then %zu", before, free_now());
+}
+
+static void contexts_destroyed(void)
+{
+    OK(cudaDeviceSynchronize());
+    size_t before = free_now();
+    for (int round = 0; round < ROUNDS / 10; round++) {
+        CUdeviceptr live;
+        CUdeviceptr cached;
+        CUcontext context = new_context(0);
+        CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+        OK(cuMemAlloc(&live, 4 * MIB));
+        OK(cuMemAlloc(&cached, 3 * MIB));
+        launch_spin(stream, 1);
+        launch_fill(stream, cached, 1024, 5);
+        OK(cuMemFree(cached)); /* pending */
+        OK(cuCtxDestroy(context));
+        EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(live));
+    }
+    OK(cudaDeviceSynchronize());
+    CHECK(free_now() >= before, "%zu bytes free, then %zu", before, free_now());
+}
+
+int main(void)
+{
+    victim_start();
+    device_resets();
+    contexts_destroyed();
+    return 0;
+}
