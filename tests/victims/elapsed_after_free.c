@@ -5,8 +5,9 @@
  */
 #include "victim.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argv;
     CUevent start;
     CUevent end;
     victim_start();
@@ -24,7 +25,10 @@ int main(void)
         OK(cuEventElapsedTime(&ms, start, end));
         CHECK(ms >= 4 && ms < 1000, "%f ms", (double)ms);
     }
-    /* Where natively it is not ready, it must stay so. */
+    /* Where natively it is not ready, it must stay so: no free came after this kernel. */
+    CUdeviceptr last;
+    OK(cuMemAlloc(&last, argc > 1 ? 4096 : 4 * MIB));
+    OK(cuMemFree(last));
     launch_spin(stream, 20);
     OK(cuEventRecord(end, stream));
     float ms;
