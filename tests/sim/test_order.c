@@ -23,7 +23,8 @@ static CUdeviceptr device(const void *word)
 
 static struct hold hold(CUstream stream)
 {
-    struct hold held = {flags++, flags++};
+    struct hold held = {flags, flags + 1};
+    flags += 2;
     launch_waitflag(stream, device(held.gate), device(held.how), 5000);
     return held;
 }

@@ -68,7 +68,8 @@ static void others(size_t most)
     CUarray array;
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop = {0};
-    CUDA_ARRAY_DESCRIPTOR descriptor = {1024, most / 8 / 4096, CU_AD_FORMAT_FLOAT, 1};
+    size_t rows = most / 8 / 4096 < 16384 ? most / 8 / 4096 : 16384;
+    CUDA_ARRAY_DESCRIPTOR descriptor = {1024, rows, CU_AD_FORMAT_FLOAT, 1};
     fill_and_free(most / 8, most);
     OK(cuMemAllocPitch(&ptr, &pitch, 4096, most / 2 / 4096, 4));
     OK(cuMemFree(ptr));

