@@ -12,12 +12,12 @@ static uint64_t load(const _Atomic uint64_t *count)
     return atomic_load_explicit(count, memory_order_relaxed);
 }
 
-/* A gauge from a level and the total that was ever added to it. */
-static struct zone_gauge gauge(const struct zone_level *level, uint64_t allocated)
+/* A gauge from its current and highest value and the total that was ever added to it. */
+static struct zone_gauge gauge(size_t now, const _Atomic size_t *peak, uint64_t allocated)
 {
     struct zone_gauge ret = {
-        .current = zone_level_now(level),
-        .peak = atomic_load_explicit(&level->peak, memory_order_relaxed),
+        .current = now,
+        .peak = atomic_load_explicit(peak, memory_order_relaxed),
         .allocated = allocated,
     };
     ret.freed = allocated > ret.current ? allocated - ret.current : 0;
@@ -52,11 +52,14 @@ void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret)
     const struct zone_ledger *ledger = &pool->ledger;
     struct bin_sums sums = {0};
     count_bins(pool, ret, &sums);
-    ret->allocated_bytes = gauge(&ledger->allocated, sums.served_bytes);
-    ret->requested_bytes = gauge(&ledger->requested, sums.requested);
-    ret->allocation = gauge(&ledger->live, ret->hits + ret->misses);
-    ret->reserved_bytes = gauge(&ledger->reserved, sums.missed_bytes);
-    ret->segment = gauge(&ledger->segments, ret->misses);
+    ret->allocated_bytes =
+        gauge(zone_ledger_allocated(ledger), &ledger->allocated_peak, sums.served_bytes);
+    ret->requested_bytes =
+        gauge(zone_level_now(&ledger->requested), &ledger->requested.peak, sums.requested);
+    ret->allocation = gauge(zone_ledger_live(ledger), &ledger->live_peak, ret->hits + ret->misses);
+    ret->reserved_bytes =
+        gauge(zone_level_now(&ledger->reserved), &ledger->reserved.peak, sums.missed_bytes);
+    ret->segment = gauge(zone_level_now(&ledger->segments), &ledger->segments.peak, ret->misses);
     size_t pending = zone_fence_pending(&pool->fence);
     size_t idle = zone_ledger_cached(ledger);
     ret->pending_bytes.current = pending < idle ? pending : idle;

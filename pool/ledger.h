@@ -1,101 +1,131 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the program holds and what the pool holds, with the highest values that really occurred. One
- * lock for the few numbers that change together; readers take none and may see one number ahead of
- * another. Never calls the driver.
+ * What the program holds and what the pool holds, with the highest values that really occurred. No
+ * lock: an allocation or free changes two words on one cache line, once each, so that threads that
+ * share nothing else pay as little as can be. Readers may see one word ahead of the other. Never
+ * calls the driver.
  */
 #pragma once
 
-#include "lock.h"
+#include "base.h"
 
-/* A number with its highest value; written under the ledger's lock. */
+#include <stdatomic.h>
+
+/* A number that goes up and down, with its highest value. */
 struct zone_level {
     _Atomic size_t now;
     _Atomic size_t peak;
 };
 
+/* Bytes in classes and their number change together and share a word: the number below, the
+ * granules of 512 bytes above. */
+#define ZONE_LEDGER_COUNT_BITS 28
+#define ZONE_LEDGER_GRANULE    ((size_t)512)
+
 struct zone_ledger {
-    zone_lock_t lock;
-    struct zone_level allocated; /* bytes the program holds, in classes */
-    struct zone_level requested; /* the same as it asked for them */
-    struct zone_level live;      /* allocations the program holds */
+    _Atomic uint64_t held;         /* allocations of the program: granules and number */
+    _Atomic size_t allocated_peak; /* bytes, in classes */
+    _Atomic size_t live_peak;
+    struct zone_level requested; /* bytes, as the program asked for them */
     struct zone_level reserved;  /* bytes held from the driver: allocated and cached */
     struct zone_level segments;  /* driver allocations held */
 };
+
+static inline void zone_peak_raise(_Atomic size_t *peak, size_t now)
+{
+    size_t highest = atomic_load_explicit(peak, memory_order_relaxed);
+    while (ZONE_UNLIKELY(now > highest) &&
+           !atomic_compare_exchange_weak_explicit(peak, &highest, now, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+    }
+}
 
 static inline size_t zone_level_now(const struct zone_level *level)
 {
     return atomic_load_explicit(&level->now, memory_order_relaxed);
 }
 
-static inline void zone_level_add_locked(struct zone_level *level, size_t by)
+static inline void zone_level_add(struct zone_level *level, size_t by)
 {
-    size_t now = zone_level_now(level) + by;
-    atomic_store_explicit(&level->now, now, memory_order_relaxed);
-    if (now > atomic_load_explicit(&level->peak, memory_order_relaxed)) {
-        atomic_store_explicit(&level->peak, now, memory_order_relaxed);
-    }
+    size_t now = atomic_fetch_add_explicit(&level->now, by, memory_order_relaxed) + by;
+    zone_peak_raise(&level->peak, now);
 }
 
-static inline void zone_level_sub_locked(struct zone_level *level, size_t by)
+static inline void zone_level_sub(struct zone_level *level, size_t by)
 {
-    atomic_store_explicit(&level->now, zone_level_now(level) - by, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&level->now, by, memory_order_relaxed);
+}
+
+static inline uint64_t zone_ledger_entry(size_t bytes)
+{
+    return (uint64_t)(bytes / ZONE_LEDGER_GRANULE) << ZONE_LEDGER_COUNT_BITS | 1;
+}
+
+static inline size_t zone_ledger_entry_bytes(uint64_t held)
+{
+    return (size_t)(held >> ZONE_LEDGER_COUNT_BITS) * ZONE_LEDGER_GRANULE;
+}
+
+static inline size_t zone_ledger_entry_count(uint64_t held)
+{
+    return (size_t)(held & ((UINT64_C(1) << ZONE_LEDGER_COUNT_BITS) - 1));
+}
+
+/* Bytes, in classes, and number of what the program holds. */
+static inline size_t zone_ledger_allocated(const struct zone_ledger *ledger)
+{
+    return zone_ledger_entry_bytes(atomic_load_explicit(&ledger->held, memory_order_relaxed));
+}
+
+static inline size_t zone_ledger_live(const struct zone_ledger *ledger)
+{
+    return zone_ledger_entry_count(atomic_load_explicit(&ledger->held, memory_order_relaxed));
 }
 
 /* The program got a block of a class for a request. */
 static inline void zone_ledger_hand_out(struct zone_ledger *ledger, size_t bytes, size_t req_bytes)
 {
-    zone_lock(&ledger->lock);
-    zone_level_add_locked(&ledger->allocated, bytes);
-    zone_level_add_locked(&ledger->requested, req_bytes);
-    zone_level_add_locked(&ledger->live, 1);
-    zone_unlock(&ledger->lock);
+    uint64_t entry = zone_ledger_entry(bytes);
+    uint64_t held = atomic_fetch_add_explicit(&ledger->held, entry, memory_order_relaxed) + entry;
+    zone_peak_raise(&ledger->allocated_peak, zone_ledger_entry_bytes(held));
+    zone_peak_raise(&ledger->live_peak, zone_ledger_entry_count(held));
+    zone_level_add(&ledger->requested, req_bytes);
 }
 
 /* The program gave one back. */
 static inline void zone_ledger_take_back(struct zone_ledger *ledger, size_t bytes, size_t req_bytes)
 {
-    zone_lock(&ledger->lock);
-    zone_level_sub_locked(&ledger->allocated, bytes);
-    zone_level_sub_locked(&ledger->requested, req_bytes);
-    zone_level_sub_locked(&ledger->live, 1);
-    zone_unlock(&ledger->lock);
+    atomic_fetch_sub_explicit(&ledger->held, zone_ledger_entry(bytes), memory_order_relaxed);
+    zone_level_sub(&ledger->requested, req_bytes);
 }
 
 /* The driver allocated. */
 static inline void zone_ledger_grow(struct zone_ledger *ledger, size_t bytes)
 {
-    zone_lock(&ledger->lock);
-    zone_level_add_locked(&ledger->reserved, bytes);
-    zone_level_add_locked(&ledger->segments, 1);
-    zone_unlock(&ledger->lock);
+    zone_level_add(&ledger->reserved, bytes);
+    zone_level_add(&ledger->segments, 1);
 }
 
 /* The driver took back. */
 static inline void zone_ledger_shrink(struct zone_ledger *ledger, size_t bytes)
 {
-    zone_lock(&ledger->lock);
-    zone_level_sub_locked(&ledger->reserved, bytes);
-    zone_level_sub_locked(&ledger->segments, 1);
-    zone_unlock(&ledger->lock);
+    zone_level_sub(&ledger->reserved, bytes);
+    zone_level_sub(&ledger->segments, 1);
 }
 
 /* Bytes that the pool holds and the program does not. */
 static inline size_t zone_ledger_cached(const struct zone_ledger *ledger)
 {
     size_t reserved = zone_level_now(&ledger->reserved);
-    size_t allocated = zone_level_now(&ledger->allocated);
+    size_t allocated = zone_ledger_allocated(ledger);
     return reserved > allocated ? reserved - allocated : 0;
 }
 
 /* The context died: nothing is held any more. */
 static inline void zone_ledger_clear(struct zone_ledger *ledger)
 {
-    struct zone_level *const levels[] = {&ledger->allocated, &ledger->requested, &ledger->live,
-                                         &ledger->reserved, &ledger->segments};
-    zone_lock(&ledger->lock);
-    for (unsigned i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
-        atomic_store_explicit(&levels[i]->now, 0, memory_order_relaxed);
-    }
-    zone_unlock(&ledger->lock);
+    atomic_store_explicit(&ledger->held, 0, memory_order_relaxed);
+    atomic_store_explicit(&ledger->requested.now, 0, memory_order_relaxed);
+    atomic_store_explicit(&ledger->reserved.now, 0, memory_order_relaxed);
+    atomic_store_explicit(&ledger->segments.now, 0, memory_order_relaxed);
 }

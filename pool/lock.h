@@ -25,14 +25,19 @@ static inline void zone_lock_pause(void)
 
 static ZONE_COLD __attribute__((unused)) void zone_lock_contended(zone_lock_t *lock)
 {
-    enum { SPINS = 200, NAP_NS = 20000 };
-    for (unsigned spins = 0;; spins++) {
+    /* About a tenth of a millisecond of looking, further and further apart. */
+    enum { LOOKS = 200, PAUSES_MAX = 32, NAP_NS = 50000 };
+    unsigned pauses = 1;
+    for (unsigned looks = 0;; looks++) {
         if (atomic_load_explicit(lock, memory_order_relaxed) == 0 &&
             atomic_exchange_explicit(lock, 1, memory_order_acquire) == 0) {
             return;
         }
-        if (spins < SPINS) {
-            zone_lock_pause();
+        if (looks < LOOKS) {
+            for (unsigned i = 0; i < pauses; i++) {
+                zone_lock_pause();
+            }
+            pauses = pauses < PAUSES_MAX ? 2 * pauses : pauses;
         } else {
             nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         }

@@ -92,10 +92,10 @@ int zone_pool_note(struct zone_pool *pool, int rc)
 }
 
 /* How many bytes may be pending before a free waits. Running ahead of the GPU is paid for with
- * memory, so by default a program may pay half of what it uses itself, within bounds. */
+ * memory, so by default a program may pay as much as it has ever held itself, within bounds. */
 static size_t pool_budget(const struct zone_pool *pool)
 {
-    size_t own = atomic_load_explicit(&pool->ledger.allocated.peak, memory_order_relaxed) / 2;
+    size_t own = atomic_load_explicit(&pool->ledger.allocated_peak, memory_order_relaxed);
     if (!pool->budget_is_auto || own >= pool->budget) {
         return pool->budget;
     }

@@ -24,8 +24,8 @@ struct budget {
 
 static const struct budget budgets[] = {
     {64 * ZONE_GIB, BLOCK, "", 64 * ZONE_MIB},
-    {64 * ZONE_GIB, 512 * ZONE_MIB, "", 256 * ZONE_MIB},
-    {64 * ZONE_GIB, 3 * ZONE_GIB, "", 3 * ZONE_GIB / 2},
+    {64 * ZONE_GIB, 512 * ZONE_MIB, "", 512 * ZONE_MIB},
+    {64 * ZONE_GIB, 3 * ZONE_GIB, "", 3 * ZONE_GIB},
     {64 * ZONE_GIB, 20 * ZONE_GIB, "", 4 * ZONE_GIB},
     {4 * ZONE_GIB, 2 * ZONE_GIB, "", 512 * ZONE_MIB},
     {512 * ZONE_MIB, 64 * ZONE_MIB, "min_free_mb:0", 64 * ZONE_MIB},
