@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Addresses and physical chunks of one device: a reserved range over one memory file. Allocations
- * from 1 MiB up have chunks of their own and are zeroed; smaller ones share chunks of their owner
+ * from 2 MiB up have chunks of their own and are zeroed; smaller ones share chunks of their owner
  * (a context or a pool) in steps of 512 bytes and keep the old bytes. Free chunks are not mapped.
  */
 #include "sim.h"

@@ -17,7 +17,7 @@
 
 #define SIM_CHUNK ((size_t)2 << 20) /* the driver's unit of physical memory */
 #define SIM_UNIT  ((size_t)512)     /* step of small allocations inside a chunk */
-#define SIM_LARGE ((size_t)1 << 20) /* from here up an allocation has chunks of its own */
+#define SIM_LARGE SIM_CHUNK         /* from here up an allocation has chunks of its own */
 
 /* Every implementation is sim_<exported name without _ptsz/_ptds>. */
 #define API(elf, impl, base, version, twin, params, args) CUresult sim_##impl params;

