@@ -131,45 +131,68 @@ static bool ladder_is_hopeless(const struct zone_pool *pool, size_t bytes)
 {
     size_t free_bytes, total;
     return pool->process->gpu->mem_info(pool->ctx, &free_bytes, &total) == ZONE_GPU_OK &&
-           bytes > free_bytes + zone_registry_cached(pool->device);
+           bytes > free_bytes + zone_registry_cached_at_most(pool->device);
 }
 
-/* Rungs 3 to 5. */
-static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, size_t req_bytes,
-                                          zone_addr_t *ret_addr)
+/* Rung 4: gives back and asks the driver again. *ret_given: something was given back. */
+static int ladder_give_and_grow(struct zone_pool *pool, size_t bytes, size_t req_bytes, bool rest,
+                                uint64_t deadline_ns, zone_addr_t *ret_addr, bool *ret_given)
 {
-    int fault = 0;
-    bool served;
-    uint64_t deadline = ladder_deadline(pool);
-    if (ladder_is_hopeless(pool, bytes)) {
-        zone_count_add(&pool->counts.ooms, 1);
-        return ZONE_GPU_OUT_OF_MEMORY;
-    }
-    zone_count_add(&pool->counts.rungs, 1);
-    bool rest = ladder_rest(pool, zone_bins_find(&pool->bins, bytes), req_bytes, deadline, ret_addr,
-                            &served, &fault);
-    if (served) {
-        return ZONE_GPU_OK;
-    }
-    if (fault) {
-        return zone_pool_note(pool, fault);
-    }
     int rc = ZONE_GPU_OUT_OF_MEMORY;
+    *ret_given = false;
     if (rest) {
         /* First what would do if the driver's memory were in one piece, then everything. */
         if (zone_pool_give_back(pool, bytes) > 0) {
+            *ret_given = true;
             rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
         }
         if (rc == ZONE_GPU_OUT_OF_MEMORY && zone_pool_give_back(pool, SIZE_MAX) > 0) {
+            *ret_given = true;
             rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
         }
     }
-    if (rc == ZONE_GPU_OUT_OF_MEMORY) {
-        /* Other contexts may hold cached memory of the same device. */
-        if (zone_registry_rescue(pool->device, pool) > 0) {
-            rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
-        }
+    /* Other contexts may hold cached memory of the same device. */
+    if (rc == ZONE_GPU_OUT_OF_MEMORY &&
+        zone_registry_rescue_until(pool->device, pool, deadline_ns) > 0) {
+        *ret_given = true;
+        rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
     }
+    return rc;
+}
+
+/* Rungs 3 to 5. What is given back here another thread may take, which then has cached memory of
+ * its own: so again, as long as anything moves. */
+static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, size_t req_bytes,
+                                          zone_addr_t *ret_addr)
+{
+    enum { ROUNDS_WITHOUT_ANY = 4 };
+    const struct zone_gpu *gpu = pool->process->gpu;
+    int rc = ZONE_GPU_OUT_OF_MEMORY;
+    int fault = 0;
+    uint64_t deadline = ladder_deadline(pool);
+    unsigned idle = 0;
+    do {
+        bool served;
+        bool given;
+        if (ladder_is_hopeless(pool, bytes)) {
+            break;
+        }
+        zone_count_add(&pool->counts.rungs, 1);
+        bool rest = ladder_rest(pool, zone_bins_find(&pool->bins, bytes), req_bytes, deadline,
+                                ret_addr, &served, &fault);
+        if (served) {
+            return ZONE_GPU_OK;
+        }
+        if (fault) {
+            return zone_pool_note(pool, fault);
+        }
+        rc = ladder_give_and_grow(pool, bytes, req_bytes, rest, deadline, ret_addr, &given);
+        if (given) {
+            idle = 0;
+        } else if (idle++ > 0) {
+            gpu->sleep_ns(NAP_NS_MAX);
+        }
+    } while (rc == ZONE_GPU_OUT_OF_MEMORY && idle < ROUNDS_WITHOUT_ANY && gpu->now_ns() < deadline);
     if (rc == ZONE_GPU_OUT_OF_MEMORY) {
         zone_count_add(&pool->counts.ooms, 1);
     }
@@ -219,7 +242,7 @@ int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr
                                                    : rc;
 }
 
-size_t zone_pool_rescue(struct zone_pool *pool)
+size_t zone_pool_rescue(struct zone_pool *pool, uint64_t *deadline_ns)
 {
     int fault = 0;
     bool served;
@@ -228,6 +251,9 @@ size_t zone_pool_rescue(struct zone_pool *pool)
         zone_ledger_cached(&pool->ledger) == 0) {
         return 0;
     }
-    bool rest = ladder_rest(pool, NULL, 0, ladder_deadline(pool), &none, &served, &fault);
+    if (*deadline_ns == 0) {
+        *deadline_ns = ladder_deadline(pool);
+    }
+    bool rest = ladder_rest(pool, NULL, 0, *deadline_ns, &none, &served, &fault);
     return rest && !fault ? zone_pool_give_back(pool, SIZE_MAX) : 0;
 }

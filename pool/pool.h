@@ -133,9 +133,10 @@ int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticke
 /* Inside a free: brings the cached bytes down to max_cached. */
 int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket);
 
-/* For a call of the program that ran out of memory: waits at most oom_wait_ms for the context to
- * come to rest, then gives everything ready back. Returns the bytes given back. */
-size_t zone_pool_rescue(struct zone_pool *pool);
+/* For a call of the program that ran out of memory: waits until *deadline_ns (0: sets it to
+ * oom_wait_ms from now) for the context to come to rest, then gives everything ready back. Returns
+ * the bytes given back. */
+size_t zone_pool_rescue(struct zone_pool *pool, uint64_t *deadline_ns);
 
 /* After growth by bytes: looks how full the device is, at most as often as it matters. */
 void zone_pool_look(struct zone_pool *pool, size_t bytes);

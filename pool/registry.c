@@ -146,6 +146,7 @@ void zone_registry_drop(struct zone_pool *pool)
 struct rescue {
     int device;
     const struct zone_pool *except;
+    uint64_t deadline_ns; /* 0: set by the first pool */
     size_t bytes;
 };
 
@@ -153,15 +154,20 @@ static void rescue_visit(struct zone_pool *pool, void *arg)
 {
     struct rescue *rescue = arg;
     if (pool != rescue->except && (rescue->device < 0 || pool->device == rescue->device)) {
-        rescue->bytes += zone_pool_rescue(pool);
+        rescue->bytes += zone_pool_rescue(pool, &rescue->deadline_ns);
     }
+}
+
+size_t zone_registry_rescue_until(int device, const struct zone_pool *except, uint64_t deadline_ns)
+{
+    struct rescue rescue = {.device = device, .except = except, .deadline_ns = deadline_ns};
+    zone_registry_each(rescue_visit, &rescue);
+    return rescue.bytes;
 }
 
 size_t zone_registry_rescue(int device, const struct zone_pool *except)
 {
-    struct rescue rescue = {.device = device, .except = except};
-    zone_registry_each(rescue_visit, &rescue);
-    return rescue.bytes;
+    return zone_registry_rescue_until(device, except, 0);
 }
 
 static void cached_visit(struct zone_pool *pool, void *arg)
@@ -176,6 +182,24 @@ size_t zone_registry_cached(int device)
 {
     struct rescue sum = {.device = device};
     zone_registry_each(cached_visit, &sum);
+    return sum.bytes;
+}
+
+static void at_most_visit(struct zone_pool *pool, void *arg)
+{
+    struct rescue *sum = arg;
+    size_t segments = zone_level_now(&pool->ledger.segments);
+    size_t live = zone_ledger_live(&pool->ledger);
+    if (pool->device == sum->device) {
+        sum->bytes += zone_ledger_cached(&pool->ledger);
+        sum->bytes += segments > live ? (segments - live) * 2 * ZONE_MIB : 0;
+    }
+}
+
+size_t zone_registry_cached_at_most(int device)
+{
+    struct rescue sum = {.device = device};
+    zone_registry_each(at_most_visit, &sum);
     return sum.bytes;
 }
 

@@ -30,12 +30,17 @@ void zone_registry_drop(struct zone_pool *pool);
 /* Calls visit for the pool of every context that lives. */
 void zone_registry_each(void (*visit)(struct zone_pool *pool, void *arg), void *arg);
 
-/* Gives back what the pools of a device (-1: of all) hold ready, except one pool; waits as
- * zone_pool_rescue does. Returns the bytes given back. */
+/* Gives back what the pools of a device (-1: of all) hold ready, except one pool; waits for all of
+ * them together until deadline_ns, or for oom_wait_ms. Returns the bytes given back. */
+size_t zone_registry_rescue_until(int device, const struct zone_pool *except, uint64_t deadline_ns);
 size_t zone_registry_rescue(int device, const struct zone_pool *except);
 
 /* Cached bytes of a device that an allocation could have. */
 size_t zone_registry_cached(int device);
+
+/* The most that giving back all of it could free: the driver takes memory in steps of 2 MiB, so
+ * that a block may free more than its own bytes. */
+size_t zone_registry_cached_at_most(int device);
 
 /* Sums of a device over all contexts that it ever had. */
 void zone_registry_count(int device, struct zone_counters *ret);

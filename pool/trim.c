@@ -31,12 +31,17 @@ void zone_pool_look(struct zone_pool *pool, size_t bytes)
     }
 }
 
-/* Gives one block back. On failure it goes back to its bin. */
-static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_block *block)
+/* Gives one block back and adds its bytes to *given. On failure it goes back to its bin. */
+static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_block *block,
+                      size_t *given)
 {
     const struct zone_gpu *gpu = pool->process->gpu;
     uint64_t start = gpu->now_ns();
-    atomic_store_explicit(&block->state, ZONE_BLOCK_LEAVING, memory_order_relaxed);
+    uint8_t freed = ZONE_BLOCK_FREED;
+    if (!atomic_compare_exchange_strong_explicit(&block->state, &freed, ZONE_BLOCK_LEAVING,
+                                                 memory_order_relaxed, memory_order_relaxed)) {
+        return ZONE_GPU_OK; /* its memory is somebody else's by now, see zone_ptrmap_set */
+    }
     int rc = gpu->free(block->addr);
     zone_count_add(&pool->counts.driver_frees, 1);
     zone_count_add(&pool->counts.driver_free_ns, gpu->now_ns() - start);
@@ -45,6 +50,7 @@ static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_
         zone_bin_push(bin, block);
         return rc;
     }
+    *given += block->bytes;
     zone_ledger_shrink(&pool->ledger, block->bytes);
     zone_count_add(&pool->counts.trimmed_bytes, block->bytes);
     zone_ptrmap_remove(block);
@@ -86,9 +92,7 @@ size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
             uint64_t stamp;
             while (given < bytes && rc == ZONE_GPU_OK &&
                    (block = zone_bin_take(bin, until, &stamp)) != NULL) {
-                size_t size = block->bytes;
-                rc = trim_block(pool, bin, block);
-                given += rc == ZONE_GPU_OK ? size : 0;
+                rc = trim_block(pool, bin, block, &given);
             }
         }
         if (bytes == SIZE_MAX) {
