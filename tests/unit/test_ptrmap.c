@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The map from device address to block: exact bases, pages with one block and with many, replaced
+ * and retired entries, and a long random run against a table that is searched from end to end.
+ */
+#include "ptrmap.h"
+#include "unit_main.h"
+
+#include <string.h>
+
+#define PAGE (2 * ZONE_MIB)
+#define BASE ((zone_addr_t)0x7f1200000000)
+
+static struct zone_block *enter(zone_addr_t addr)
+{
+    struct zone_block *block = zone_block_new();
+    ck_assert_ptr_nonnull(block);
+    block->addr = addr;
+    block->bytes = 512;
+    atomic_store(&block->state, ZONE_BLOCK_LIVE);
+    ck_assert(zone_ptrmap_set(block));
+    return block;
+}
+
+static bool take_all(struct zone_block *block, void *arg)
+{
+    unsigned *count = arg;
+    ++*count;
+    zone_block_delete(block);
+    return true;
+}
+
+static void teardown(void)
+{
+    unsigned count = 0;
+    zone_ptrmap_sweep(take_all, &count);
+}
+
+START_TEST(exact_bases_only)
+{
+    ck_assert_ptr_null(zone_ptrmap_get(0));
+    ck_assert_ptr_null(zone_ptrmap_get(BASE));
+    struct zone_block *block = enter(BASE);
+    ck_assert_ptr_eq(zone_ptrmap_get(BASE), block);
+    static const uint64_t beside[] = {1, 8, 511, 512, PAGE - 512, PAGE, 1ull << 35, 1ull << 47};
+    for (unsigned i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+        ck_assert_ptr_null(zone_ptrmap_get(BASE + beside[i]));
+        ck_assert_ptr_null(zone_ptrmap_get(BASE - beside[i]));
+    }
+}
+END_TEST
+
+/* The second block of a page turns its slot into a leaf; the first stays. */
+START_TEST(pages_with_many_blocks)
+{
+    struct zone_block *blocks[PAGE / 512];
+    for (unsigned i = 0; i < PAGE / 512; i++) {
+        blocks[i] = enter(BASE + PAGE + i * 512);
+        ck_assert_ptr_eq(zone_ptrmap_get(BASE + PAGE), blocks[0]);
+    }
+    struct zone_block *before = enter(BASE + PAGE - 512);
+    struct zone_block *after = enter(BASE + 2 * PAGE);
+    for (unsigned i = 0; i < PAGE / 512; i++) {
+        ck_assert_ptr_eq(zone_ptrmap_get(BASE + PAGE + i * 512), blocks[i]);
+        ck_assert_ptr_null(zone_ptrmap_get(BASE + PAGE + i * 512 + 8));
+    }
+    ck_assert_ptr_eq(zone_ptrmap_get(BASE + PAGE - 512), before);
+    ck_assert_ptr_eq(zone_ptrmap_get(BASE + 2 * PAGE), after);
+}
+END_TEST
+
+/* The driver does not hand out such addresses; we must not mistake one for another. */
+START_TEST(addresses_beyond_48_bits)
+{
+    struct zone_block *block = zone_block_new();
+    enter(BASE);
+    block->addr = BASE | (zone_addr_t)1 << 48;
+    ck_assert(!zone_ptrmap_set(block));
+    ck_assert_ptr_null(zone_ptrmap_get(block->addr));
+    ck_assert_ptr_null(zone_ptrmap_get(UINT64_MAX));
+    zone_ptrmap_remove(block);
+    ck_assert_ptr_nonnull(zone_ptrmap_get(BASE));
+    ck_assert_ptr_nonnull(enter(((zone_addr_t)1 << 48) - 512));
+}
+END_TEST
+
+START_TEST(removed_only_by_its_own_block)
+{
+    for (unsigned others = 0; others < 2; others++) {
+        struct zone_block *first = enter(BASE);
+        zone_ptrmap_remove(first);
+        ck_assert_ptr_null(zone_ptrmap_get(BASE));
+        zone_ptrmap_remove(first);
+        /* The driver gave the address out again before the first was taken out. */
+        zone_ptrmap_set(first);
+        struct zone_block *second = enter(BASE);
+        zone_ptrmap_remove(first);
+        ck_assert_ptr_eq(zone_ptrmap_get(BASE), second);
+        zone_ptrmap_remove(second);
+        enter(BASE + 512); /* the second round: in a leaf */
+        enter(BASE + 1024);
+    }
+}
+END_TEST
+
+/* Memory that the driver hands out again belongs to the new block; the old one is told. */
+START_TEST(superseded_blocks_are_gone)
+{
+    for (unsigned others = 0; others < 2; others++) {
+        struct zone_block *freed = enter(BASE);
+        atomic_store(&freed->state, ZONE_BLOCK_FREED);
+        struct zone_block *leaving = enter(BASE);
+        ck_assert_int_eq(freed->state, ZONE_BLOCK_GONE);
+        atomic_store(&leaving->state, ZONE_BLOCK_LEAVING);
+        struct zone_block *live = enter(BASE);
+        ck_assert_int_eq(leaving->state, ZONE_BLOCK_LEAVING); /* its owner is at it */
+        struct zone_block *last = enter(BASE);
+        ck_assert_int_eq(live->state, ZONE_BLOCK_GONE);
+        ck_assert_int_eq(last->state, ZONE_BLOCK_LIVE);
+        zone_ptrmap_remove(last);
+        enter(BASE + 512);
+        enter(BASE + 1024);
+    }
+}
+END_TEST
+
+/* A record that serves another address must not be found under its old one. */
+START_TEST(recycled_records)
+{
+    struct zone_block *block = enter(BASE);
+    zone_ptrmap_remove(block);
+    zone_block_delete(block);
+    struct zone_block *again = enter(BASE + PAGE);
+    ck_assert_ptr_eq(again, block);
+    ck_assert_ptr_null(zone_ptrmap_get(BASE));
+    ck_assert_ptr_eq(zone_ptrmap_get(BASE + PAGE), block);
+}
+END_TEST
+
+static bool take_odd(struct zone_block *block, void *arg)
+{
+    unsigned *seen = arg;
+    ++*seen;
+    return block->addr / 512 % 2 == 1;
+}
+
+START_TEST(sweep)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        enter(BASE + i * 512);
+        enter(BASE + (i + 10) * PAGE + (i % 2) * 512);
+    }
+    unsigned seen = 0;
+    zone_ptrmap_sweep(take_odd, &seen);
+    ck_assert_uint_eq(seen, 200);
+    for (unsigned i = 0; i < 100; i++) {
+        ck_assert((zone_ptrmap_get(BASE + i * 512) != NULL) == (i % 2 == 0));
+        bool there = zone_ptrmap_get(BASE + (i + 10) * PAGE + (i % 2) * 512) != NULL;
+        ck_assert(there == (i % 2 == 0));
+    }
+    seen = 0;
+    zone_ptrmap_sweep(take_odd, &seen);
+    ck_assert_uint_eq(seen, 100);
+}
+END_TEST
+
+enum { SLOTS = 600 };
+struct oracle {
+    zone_addr_t addr;
+    struct zone_block *block;
+};
+
+START_TEST(random_against_a_table)
+{
+    static struct oracle table[SLOTS];
+    uint64_t seed = 12345;
+    for (unsigned i = 0; i < SLOTS; i++) {
+        /* Crowded pages, lonely pages and far away ones. */
+        table[i].addr = i < 300   ? BASE + i % 3 * PAGE + i / 3 * 512
+                        : i < 500 ? BASE + i * PAGE
+                                  : BASE + ((zone_addr_t)i << 36);
+        table[i].addr &= ((zone_addr_t)1 << 48) - 1;
+        table[i].block = NULL;
+    }
+    for (unsigned step = 0; step < 60000; step++) {
+        seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+        struct oracle *one = &table[(seed >> 33) % SLOTS];
+        if (!one->block) {
+            one->block = enter(one->addr);
+        } else if (seed >> 63) {
+            zone_ptrmap_remove(one->block);
+            zone_block_delete(one->block);
+            one->block = NULL;
+        }
+        const struct oracle *other = &table[(seed >> 20) % SLOTS];
+        ck_assert_ptr_eq(zone_ptrmap_get(other->addr), other->block);
+        ck_assert_ptr_eq(zone_ptrmap_get(one->addr), one->block);
+        ck_assert_ptr_null(zone_ptrmap_get(one->addr + 8));
+    }
+}
+END_TEST
+
+static Suite *ptrmap_suite(void)
+{
+    Suite *suite = suite_create("ptrmap");
+    TCase *tcase = tcase_create("ptrmap");
+    tcase_add_checked_fixture(tcase, NULL, teardown);
+    tcase_add_test(tcase, exact_bases_only);
+    tcase_add_test(tcase, pages_with_many_blocks);
+    tcase_add_test(tcase, addresses_beyond_48_bits);
+    tcase_add_test(tcase, removed_only_by_its_own_block);
+    tcase_add_test(tcase, superseded_blocks_are_gone);
+    tcase_add_test(tcase, recycled_records);
+    tcase_add_test(tcase, sweep);
+    tcase_add_test(tcase, random_against_a_table);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return unit_main(ptrmap_suite());
+}
