@@ -240,6 +240,19 @@ CUresult sim_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
     return copy_2d(pCopy, true, hStream);
 }
 
+struct sim_work *sim_fill_work(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned element,
+                               size_t width, size_t height)
+{
+    struct sim_work *work = sim_work_new(CU_GRAPH_NODE_TYPE_MEMSET, run_set);
+    work->u.set.dst = pointer(dst);
+    work->u.set.value = value;
+    work->u.set.element = element;
+    work->u.set.width = width;
+    work->u.set.height = height;
+    work->u.set.pitch = pitch;
+    return work;
+}
+
 static CUresult fill(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned element, size_t width,
                      size_t height, CUstream stream)
 {
@@ -248,23 +261,13 @@ static CUresult fill(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned ele
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    if (width == 0 || height == 0) {
-        sim_unlock();
-        return CUDA_SUCCESS;
+    if (width > 0 && height > 0) {
+        bool allowed = dst % element == 0 &&
+                       sim_copy_allowed(ctx, pointer(dst), extent(width * element, height, pitch));
+        rc = allowed ? sim_submit(stream, sim_fill_work(dst, pitch, value, element, width, height),
+                                  NULL)
+                     : CUDA_ERROR_INVALID_VALUE;
     }
-    if (dst % element != 0 ||
-        !sim_copy_allowed(ctx, pointer(dst), extent(width * element, height, pitch))) {
-        sim_unlock();
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    struct sim_work *work = sim_work_new(CU_GRAPH_NODE_TYPE_MEMSET, run_set);
-    work->u.set.dst = pointer(dst);
-    work->u.set.value = value;
-    work->u.set.element = element;
-    work->u.set.width = width;
-    work->u.set.height = height;
-    work->u.set.pitch = pitch;
-    rc = sim_submit(stream, work, NULL);
     sim_unlock();
     return rc;
 }

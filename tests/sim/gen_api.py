@@ -3,6 +3,7 @@
 """Write api.def, the simulator's one table of driver symbols, from a toolkit's headers and stub.
 
     gen_api.py CUDA_INCLUDE STUB_LIBCUDA > api.def
+    gen_api.py --errors CUDA_INCLUDE > errors.def
 
 Each row is API(elf, impl, base, version, per_thread, params, args): the exported name, the name its
 implementation goes by, the name and version that cuGetProcAddress knows it by, whether it is the
@@ -101,7 +102,21 @@ def param_name(param: str) -> str:
     return found.group(1)
 
 
+def print_errors(include: Path) -> None:
+    text = (include / "cuda.h").read_text(encoding="utf-8", errors="replace")
+    start = text.index("typedef enum cudaError_enum")
+    print("/* SPDX-License-Identifier: Apache-2.0")
+    print(" *")
+    print(" * Written by gen_api.py --errors: every CUresult.")
+    print(" */")
+    for name in re.findall(r"\b(CUDA_\w+)\s*=", text[start : text.index("} CUresult", start)]):
+        print(f"ERROR({name})")
+
+
 def main() -> None:
+    if sys.argv[1] == "--errors":
+        print_errors(Path(sys.argv[2]))
+        return
     include, stub = Path(sys.argv[1]), Path(sys.argv[2])
     typed = typed_rows(include)
     print("/* SPDX-License-Identifier: Apache-2.0")

@@ -1,33 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs. A launch runs the nodes one after the other in the order they were added, which is a
- * right order but not a parallel one. Memory of alloc nodes lives as long as a graph or executable
- * graph holds them.
+ * Graphs and their nodes; graph_launch.c makes them executable. Memory of alloc nodes lives as long
+ * as a graph or an executable graph holds them.
  */
-#include "sim.h"
+#include "graph.h"
 
 #include <stdlib.h>
-
-struct sim_node {
-    struct sim_graph *graph;
-    struct sim_work *work;
-    struct sim_node **deps;
-    size_t dep_count;
-    struct sim_node *next;
-};
-
-struct sim_graph {
-    struct sim_node *first, *last;
-    size_t count;
-};
-
-struct sim_exec {
-    int refs;
-    struct sim_device *device; /* of the chunk that it takes */
-    struct sim_work **works;
-    size_t count;
-    unsigned long long flags;
-};
 
 struct sim_graph *sim_graph_new(void)
 {
@@ -36,16 +14,20 @@ struct sim_graph *sim_graph_new(void)
     return graph;
 }
 
+static void node_depend(struct sim_node *node, struct sim_node *on)
+{
+    node->deps = sim_grow(node->deps, &node->dep_room, node->dep_count + 1, sizeof *node->deps);
+    node->deps[node->dep_count++] = on;
+}
+
 struct sim_node *sim_graph_add(struct sim_graph *graph, struct sim_work *work,
                                struct sim_node *const *deps, size_t count)
 {
     struct sim_node *node = sim_calloc(1, sizeof *node);
     node->graph = graph;
     node->work = work;
-    node->deps = sim_calloc(count + 1, sizeof(struct sim_node *));
-    node->dep_count = count;
     for (size_t i = 0; i < count; i++) {
-        node->deps[i] = deps[i];
+        node_depend(node, deps[i]);
     }
     if (graph->last) {
         graph->last->next = node;
@@ -80,19 +62,6 @@ bool sim_node_reaches(struct sim_node *const *from, size_t count, const struct s
         }
     }
     return false;
-}
-
-void sim_exec_unref(struct sim_exec *exec)
-{
-    if (--exec->refs > 0) {
-        return;
-    }
-    for (size_t i = 0; i < exec->count; i++) {
-        sim_work_unref(exec->works[i]);
-    }
-    sim_chunks_give(exec->device, 1);
-    free(exec->works);
-    free(exec);
 }
 
 CUresult sim_cuGraphCreate(CUgraph *phGraph, unsigned int flags)
@@ -148,125 +117,160 @@ CUresult sim_cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult instantiate(CUgraphExec *ret_exec, CUgraph handle, unsigned long long flags)
+static bool all_nodes_of(struct sim_graph *graph, const CUgraphNode *nodes, size_t count)
 {
-    struct sim_ctx *ctx;
-    CUresult rc = ret_exec ? sim_begin(&ctx) : CUDA_ERROR_INVALID_VALUE;
-    if (rc != CUDA_SUCCESS) {
-        return rc;
-    }
-    if (!sim_handle_is(handle, SIM_GRAPH)) {
-        rc = CUDA_ERROR_INVALID_VALUE;
-    } else if (!sim_chunks_take(ctx->device, 1)) {
-        rc = CUDA_ERROR_OUT_OF_MEMORY;
-    } else {
-        const struct sim_graph *graph = (const struct sim_graph *)handle;
-        struct sim_exec *exec = sim_calloc(1, sizeof *exec);
-        exec->refs = 1;
-        exec->device = ctx->device;
-        exec->flags = flags;
-        exec->works = sim_calloc(graph->count + 1, sizeof(struct sim_work *));
-        for (struct sim_node *node = graph->first; node; node = node->next) {
-            node->work->refs++;
-            exec->works[exec->count++] = node->work;
+    for (size_t i = 0; i < count; i++) {
+        if (!sim_handle_is(nodes[i], SIM_NODE) || ((struct sim_node *)nodes[i])->graph != graph) {
+            return false;
         }
-        sim_handle_add(exec, SIM_EXEC, NULL);
-        *ret_exec = (CUgraphExec)exec;
     }
+    return true;
+}
+
+/* Takes over the work, which may be NULL if making it failed with code. */
+static CUresult add(CUgraphNode *ret_node, CUgraph handle, const CUgraphNode *deps, size_t count,
+                    struct sim_work *work, CUresult code)
+{
+    struct sim_graph *graph = (struct sim_graph *)handle;
+    bool sound = ret_node && sim_handle_is(graph, SIM_GRAPH) && all_nodes_of(graph, deps, count);
+    if (code == CUDA_SUCCESS && !sound) {
+        code = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (code == CUDA_SUCCESS) {
+        *ret_node = (CUgraphNode)sim_graph_add(graph, work, (struct sim_node *const *)deps, count);
+    } else {
+        sim_work_unref(work);
+    }
+    return code;
+}
+
+static CUresult run_nothing(const struct sim_work *work, struct sim_ctx *ctx)
+{
+    (void)work;
+    (void)ctx;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                 const CUgraphNode *dependencies, size_t numDependencies)
+{
+    sim_lock();
+    CUresult rc = add(phGraphNode, hGraph, dependencies, numDependencies,
+                      sim_work_new(CU_GRAPH_NODE_TYPE_EMPTY, run_nothing), CUDA_SUCCESS);
     sim_unlock();
     return rc;
 }
 
-CUresult sim_cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                         unsigned long long flags)
+CUresult sim_cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                const CUgraphNode *dependencies, size_t numDependencies,
+                                const CUDA_HOST_NODE_PARAMS_v1 *nodeParams)
 {
-    return instantiate(phGraphExec, hGraph, flags);
-}
-
-CUresult sim_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
-                                char *logBuffer, size_t bufferSize)
-{
-    (void)phErrorNode;
-    (void)logBuffer;
-    (void)bufferSize;
-    return instantiate(phGraphExec, hGraph, 0);
-}
-
-CUresult sim_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                   CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
-{
-    return sim_cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
-}
-
-static CUresult run_exec(const struct sim_work *work, struct sim_ctx *ctx)
-{
-    const struct sim_exec *exec = work->u.graph.exec;
-    CUresult rc = CUDA_SUCCESS;
-    for (size_t i = 0; rc == CUDA_SUCCESS && i < exec->count; i++) {
-        rc = exec->works[i]->run(exec->works[i], ctx);
-    }
-    return rc;
-}
-
-CUresult sim_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                          CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
-{
-    if (!instantiateParams) {
+    if (!nodeParams || !nodeParams->fn) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult rc = instantiate(phGraphExec, hGraph, instantiateParams->flags);
-    instantiateParams->hErrNode_out = NULL;
-    instantiateParams->result_out =
-        rc == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
-    return rc;
-}
-
-CUresult sim_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
-{
     sim_lock();
-    bool known = sim_handle_is(hGraphExec, SIM_EXEC) && flags;
-    if (known) {
-        *flags = ((struct sim_exec *)hGraphExec)->flags;
-    }
-    sim_unlock();
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult sim_cuGraphExecDestroy(CUgraphExec hGraphExec)
-{
-    sim_lock();
-    bool known = sim_handle_is(hGraphExec, SIM_EXEC);
-    if (known) {
-        sim_handle_drop(hGraphExec);
-        sim_exec_unref((struct sim_exec *)hGraphExec);
-    }
-    sim_unlock();
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult sim_cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
-{
-    sim_lock();
-    CUresult rc = CUDA_ERROR_INVALID_VALUE;
-    if (sim_handle_is(hGraph, SIM_EXEC)) {
-        struct sim_work *work = sim_work_new(CU_GRAPH_NODE_TYPE_GRAPH, run_exec);
-        work->u.graph.exec = (struct sim_exec *)hGraph;
-        work->u.graph.exec->refs++;
-        rc = sim_submit(hStream, work, NULL);
-    }
+    CUresult rc = add(phGraphNode, hGraph, dependencies, numDependencies,
+                      sim_host_work(nodeParams->fn, nodeParams->userData), CUDA_SUCCESS);
     sim_unlock();
     return rc;
 }
 
-CUresult sim_cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
+CUresult sim_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  const CUDA_MEMSET_NODE_PARAMS_v1 *memsetParams, CUcontext ctx)
 {
-    struct sim_ctx *ctx;
-    struct sim_stream *stream;
-    CUresult rc = sim_begin(&ctx);
+    (void)ctx;
+    if (!memsetParams) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_lock();
+    size_t row = memsetParams->width * memsetParams->elementSize;
+    size_t pitch = memsetParams->height > 1 ? memsetParams->pitch : row;
+    CUresult rc =
+        add(phGraphNode, hGraph, dependencies, numDependencies,
+            sim_fill_work(memsetParams->dst, pitch, memsetParams->value, memsetParams->elementSize,
+                          memsetParams->width, memsetParams->height),
+            CUDA_SUCCESS);
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                    const CUgraphNode *dependencies, size_t numDependencies,
+                                    CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    if (!nodeParams) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_lock();
+    struct sim_work *work = NULL;
+    struct sim_device *device = sim_device_at(nodeParams->poolProps.location.id);
+    CUresult rc =
+        device ? sim_graph_memory(device, nodeParams->bytesize, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUdeviceptr address = work ? work->u.memory.address : 0;
+    rc = add(phGraphNode, hGraph, dependencies, numDependencies, work, rc);
     if (rc == CUDA_SUCCESS) {
-        rc = sim_handle_is(hGraph, SIM_EXEC) ? sim_stream_find(hStream, ctx, &stream)
-                                             : CUDA_ERROR_INVALID_VALUE;
-        sim_unlock();
+        nodeParams->dptr = address;
     }
+    sim_unlock();
     return rc;
+}
+
+CUresult sim_cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                   const CUgraphNode *dependencies, size_t numDependencies,
+                                   CUdeviceptr dptr)
+{
+    sim_lock();
+    const struct sim_block *block = sim_block_from(dptr);
+    bool known = block && block->graph;
+    struct sim_work *work =
+        known ? sim_memory_work(CU_GRAPH_NODE_TYPE_MEM_FREE, dptr, block->bytes) : NULL;
+    CUresult rc = add(phGraphNode, hGraph, dependencies, numDependencies, work,
+                      known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
+{
+    sim_lock();
+    const struct sim_node *node = (const struct sim_node *)hNode;
+    bool known = dptr_out && sim_handle_is(node, SIM_NODE) &&
+                 node->work->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+    if (known) {
+        *dptr_out = node->work->u.memory.address;
+    }
+    sim_unlock();
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sim_cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                    size_t numDependencies)
+{
+    struct sim_graph *graph = (struct sim_graph *)hGraph;
+    sim_lock();
+    bool known = sim_handle_is(graph, SIM_GRAPH) && all_nodes_of(graph, from, numDependencies) &&
+                 all_nodes_of(graph, to, numDependencies);
+    for (size_t i = 0; known && i < numDependencies; i++) {
+        node_depend((struct sim_node *)to[i], (struct sim_node *)from[i]);
+    }
+    sim_unlock();
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sim_cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+                                       const CUgraphNode *to, const CUgraphEdgeData *edgeData,
+                                       size_t numDependencies)
+{
+    (void)edgeData;
+    return sim_cuGraphAddDependencies(hGraph, from, to, numDependencies);
+}
+
+/* Nothing is kept for graphs beyond their own life. */
+CUresult sim_cuDeviceGraphMemTrim(CUdevice device)
+{
+    sim_lock();
+    bool known = sim_device_at(device) != NULL;
+    sim_unlock();
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sharing with other processes: legacy IPC handles name the exporter's memory file and the place of
- * the block in it, dma-buf descriptors are that file.
+ * the block in it, dma-buf descriptors are that file; shareable handles are a file of their own.
  */
-#include "sim.h"
+#include "vmm.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAGIC 0x6d6973637069ull
@@ -161,4 +162,51 @@ CUresult sim_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_
     }
     sim_unlock();
     return rc;
+}
+
+CUresult sim_cuMemExportToShareableHandle(void *shareableHandle,
+                                          CUmemGenericAllocationHandle handle,
+                                          CUmemAllocationHandleType handleType,
+                                          unsigned long long flags)
+{
+    sim_lock();
+    const struct sim_physical *physical = sim_physical_of(handle);
+    CUresult rc = CUDA_ERROR_INVALID_VALUE;
+    if (shareableHandle && physical && physical->fd >= 0 && flags == 0 &&
+        handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        *(int *)shareableHandle = fcntl(physical->fd, F_DUPFD_CLOEXEC, 3);
+        rc = CUDA_SUCCESS;
+    }
+    sim_unlock();
+    return rc;
+}
+
+/* The device is the importer's current one; the exporter's number is not in the descriptor. */
+CUresult sim_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                            CUmemAllocationHandleType shHandleType)
+{
+    struct sim_ctx *ctx;
+    struct stat info;
+    int fd = (int)(intptr_t)osHandle;
+    if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+        fstat(fd, &info) != 0 || info.st_size == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult rc = sim_begin(&ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    struct sim_physical *physical = sim_calloc(1, sizeof *physical);
+    physical->device = ctx->device;
+    physical->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    physical->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    physical->prop.location.id = ctx->device->ordinal;
+    physical->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    physical->imported = true;
+    physical->bytes = (size_t)info.st_size;
+    physical->handles = 1;
+    sim_handle_add(physical, SIM_PHYSICAL, NULL);
+    *handle = (CUmemGenericAllocationHandle)(uintptr_t)physical;
+    sim_unlock();
+    return CUDA_SUCCESS;
 }

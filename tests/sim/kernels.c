@@ -119,9 +119,18 @@ static CUresult run_fault(struct sim_ctx *ctx, const uint64_t *args)
     return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
+/* trap(): stops with an error of the kernel's own */
+static CUresult run_trap(struct sim_ctx *ctx, const uint64_t *args)
+{
+    (void)ctx;
+    (void)args;
+    return CUDA_ERROR_LAUNCH_FAILED;
+}
+
 static const struct sim_kernel kernels[] = {
-    {"fill", run_fill}, {"check", run_check},   {"add", run_add},           {"copy", run_copy},
-    {"spin", run_spin}, {"signal", run_signal}, {"waitflag", run_waitflag}, {"fault", run_fault},
+    {"fill", run_fill},         {"check", run_check}, {"add", run_add},
+    {"copy", run_copy},         {"spin", run_spin},   {"signal", run_signal},
+    {"waitflag", run_waitflag}, {"fault", run_fault}, {"trap", run_trap},
 };
 
 const struct sim_kernel *sim_kernel_find(const char *name)

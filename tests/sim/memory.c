@@ -22,6 +22,44 @@ static CUresult begin_alloc(struct sim_ctx **ret_ctx)
     return rc;
 }
 
+static CUresult managed_alloc(struct sim_ctx *ctx, size_t size, CUdeviceptr *ret_address)
+{
+    size_t bytes = (size + 4095) & ~(size_t)4095;
+    void *memory = bytes < size ? MAP_FAILED
+                                : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_block_add((uintptr_t)memory, size, bytes, SIM_MANAGED, ctx);
+    *ret_address = (CUdeviceptr)(uintptr_t)memory;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_alloc(struct sim_ctx *ctx, void *owner, size_t size,
+                             CUdeviceptr *ret_address)
+{
+    uintptr_t address;
+    size_t bytes;
+    CUresult rc = sim_heap_alloc(ctx->device, owner, size, false, &address, &bytes);
+    if (rc == CUDA_SUCCESS) {
+        sim_block_add(address, size, bytes, SIM_DEVICE, ctx)->owner = owner;
+        *ret_address = address;
+    }
+    return rc;
+}
+
+bool sim_variable_alloc(struct sim_ctx *ctx, void *module, size_t size, bool managed,
+                        CUdeviceptr *ret_address)
+{
+    CUresult rc = managed ? managed_alloc(ctx, size, ret_address)
+                          : device_alloc(ctx, module, size, ret_address);
+    if (rc == CUDA_SUCCESS) {
+        sim_block_from(*ret_address)->variable = true;
+    }
+    return rc == CUDA_SUCCESS;
+}
+
 CUresult sim_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct sim_ctx *ctx;
@@ -32,13 +70,7 @@ CUresult sim_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    uintptr_t address;
-    size_t bytes;
-    rc = sim_heap_alloc(ctx->device, ctx->owner, bytesize, false, &address, &bytes);
-    if (rc == CUDA_SUCCESS) {
-        sim_block_add(address, bytesize, bytes, SIM_DEVICE, ctx)->owner = ctx->owner;
-        *dptr = address;
-    }
+    rc = device_alloc(ctx, ctx->owner, bytesize, dptr);
     sim_unlock();
     return rc;
 }
@@ -72,16 +104,7 @@ CUresult sim_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    size_t bytes = (bytesize + 4095) & ~(size_t)4095;
-    void *memory = bytes < bytesize ? MAP_FAILED
-                                    : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        rc = CUDA_ERROR_OUT_OF_MEMORY;
-    } else {
-        sim_block_add((uintptr_t)memory, bytesize, bytes, SIM_MANAGED, ctx);
-        *dptr = (CUdeviceptr)(uintptr_t)memory;
-    }
+    rc = managed_alloc(ctx, bytesize, dptr);
     sim_unlock();
     return rc;
 }
@@ -151,8 +174,8 @@ CUresult sim_cuMemFree_v2(CUdeviceptr dptr)
     rc = rc == CUDA_SUCCESS ? sim_capture_check_unsafe() : rc;
     if (rc == CUDA_SUCCESS) {
         struct sim_block *block = sim_block_from(dptr);
-        if (!block || block->leaving || block->memory == SIM_HOST || block->memory == SIM_IMPORT ||
-            block->memory == SIM_RANGE) {
+        if (!block || block->leaving || block->variable || block->memory == SIM_HOST ||
+            block->memory == SIM_IMPORT || block->memory == SIM_RANGE) {
             rc = CUDA_ERROR_INVALID_VALUE;
         } else if (block->memory == SIM_ASYNC) {
             rc = free_stream_ordered(block);

@@ -21,9 +21,20 @@ struct sim_function {
     struct sim_function *next;
 };
 
+/* A variable of a module, at the start of its line: .visible .global [.attribute(.managed)] … */
+struct variable {
+    char name[64];
+    CUdeviceptr address;
+    size_t size;
+    struct variable *next;
+};
+
 struct sim_module {
     struct sim_ctx *ctx;
+    uintptr_t image; /* its first bytes on the device; its variables follow in the same chunk */
+    size_t image_bytes;
     struct sim_function *functions;
+    struct variable *variables;
 };
 
 static const char *skip_space(const char *at)
@@ -56,15 +67,62 @@ static struct sim_function *parse_entry(const char *at)
     return function;
 }
 
+/* One 4-byte word; managed ones are host memory. */
+static void add_variable(struct sim_module *module, const char *line, size_t length)
+{
+    const char *end = memchr(line, ';', length);
+    const char *at = end;
+    while (at && at > line && !isspace((unsigned char)at[-1])) {
+        at--;
+    }
+    if (!at || (size_t)(end - at) >= sizeof(struct variable){0}.name) {
+        return;
+    }
+    struct variable *variable = sim_calloc(1, sizeof *variable);
+    bool managed = memmem(line, length, ".managed", 8) != NULL;
+    memcpy(variable->name, at, (size_t)(end - at));
+    variable->size = sizeof(uint32_t);
+    if (sim_variable_alloc(module->ctx, module, variable->size, managed, &variable->address)) {
+        variable->next = module->variables;
+        module->variables = variable;
+    } else {
+        free(variable);
+    }
+}
+
+static void add_variables(struct sim_module *module, const char *ptx)
+{
+    static const char start[] = ".visible .global";
+    for (const char *line = ptx; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        if (strncmp(line, start, sizeof start - 1) == 0) {
+            add_variable(module, line, strcspn(line, "\n"));
+        }
+    }
+}
+
+static void free_variables(struct sim_module *module)
+{
+    struct variable *next;
+    for (struct variable *variable = module->variables; variable; variable = next) {
+        next = variable->next;
+        struct sim_block *block = sim_block_from(variable->address);
+        if (block) {
+            sim_block_release(block);
+        }
+        free(variable);
+    }
+}
+
 void sim_module_free(struct sim_module *module)
 {
+    free_variables(module);
     struct sim_function *next;
     for (struct sim_function *function = module->functions; function; function = next) {
         next = function->next;
         sim_handle_drop(function);
         free(function);
     }
-    sim_chunks_give(module->ctx->device, 1);
+    sim_heap_free(module->ctx->device, module, module->image, module->image_bytes);
     sim_handle_drop(module);
     free(module);
 }
@@ -77,11 +135,13 @@ static CUresult load(CUmodule *ret_module, const char *ptx)
         return rc;
     }
     rc = sim_capture_check_unsafe();
-    if (rc == CUDA_SUCCESS && !sim_chunks_take(ctx->device, 1)) {
-        rc = CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    struct sim_module *module = sim_calloc(1, sizeof *module);
     if (rc == CUDA_SUCCESS) {
-        struct sim_module *module = sim_calloc(1, sizeof *module);
+        rc = sim_heap_alloc(ctx->device, module, 1, false, &module->image, &module->image_bytes);
+    }
+    if (rc != CUDA_SUCCESS) {
+        free(module);
+    } else {
         module->ctx = ctx->owner;
         sim_handle_add(module, SIM_MODULE, ctx->owner);
         for (const char *at = ptx; (at = strstr(at, ".entry")); at++) {
@@ -93,6 +153,7 @@ static CUresult load(CUmodule *ret_module, const char *ptx)
                 sim_handle_add(function, SIM_FUNCTION, NULL);
             }
         }
+        add_variables(module, ptx);
         *ret_module = (CUmodule)module;
     }
     sim_unlock();
@@ -165,6 +226,30 @@ CUresult sim_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
         rc = function && function->kernel ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
         if (rc == CUDA_SUCCESS) {
             *hfunc = (CUfunction)function;
+        }
+    }
+    sim_unlock();
+    return rc;
+}
+
+CUresult sim_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+    if (!name) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_lock();
+    CUresult rc = CUDA_ERROR_INVALID_HANDLE;
+    if (sim_handle_is(hmod, SIM_MODULE)) {
+        const struct variable *variable = ((struct sim_module *)hmod)->variables;
+        while (variable && strcmp(variable->name, name) != 0) {
+            variable = variable->next;
+        }
+        rc = variable ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+        if (variable && dptr) {
+            *dptr = variable->address;
+        }
+        if (variable && bytes) {
+            *bytes = variable->size;
         }
     }
     sim_unlock();

@@ -4,7 +4,7 @@
  * for the stream that freed it and, once the free has run, for all; what a pool may not keep goes
  * back to the device at that moment.
  */
-#include "sim.h"
+#include "pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,17 +19,7 @@ struct spare {
     struct spare *next;
 };
 
-struct sim_pool {
-    struct sim_device *device;
-    int reuse[3];
-    uint64_t threshold;
-    uint64_t used, used_high, reserved, reserved_high;
-    bool destroyed;
-    struct spare *spares;
-    unsigned access; /* bit per device besides its own */
-};
-
-static struct sim_pool *pool_new(struct sim_device *device)
+struct sim_pool *sim_pool_new(struct sim_device *device)
 {
     struct sim_pool *pool = sim_calloc(1, sizeof *pool);
     pool->device = device;
@@ -40,17 +30,17 @@ static struct sim_pool *pool_new(struct sim_device *device)
     return pool;
 }
 
-static struct sim_pool *default_pool(struct sim_device *device)
+struct sim_pool *sim_default_pool(struct sim_device *device)
 {
     if (!device->default_pool) {
-        device->default_pool = pool_new(device);
+        device->default_pool = sim_pool_new(device);
     }
     return device->default_pool;
 }
 
-static struct sim_pool *current_pool(struct sim_device *device)
+struct sim_pool *sim_current_pool(struct sim_device *device)
 {
-    return device->pool ? device->pool : default_pool(device);
+    return device->pool ? device->pool : sim_default_pool(device);
 }
 
 static void give_back(struct sim_pool *pool, uintptr_t address, size_t bytes)
@@ -90,7 +80,7 @@ static void free_ran(void *data)
 }
 
 /* Gives back ranges whose free has run, down to what the pool may keep. */
-static void pool_trim(struct sim_pool *pool, uint64_t keep)
+void sim_pool_trim(struct sim_pool *pool, uint64_t keep)
 {
     struct spare *next;
     for (struct spare *spare = pool->spares; spare; spare = next) {
@@ -118,7 +108,7 @@ static CUresult pool_take(struct sim_pool *pool, size_t size, unsigned long long
     }
     CUresult rc = sim_heap_alloc(pool->device, pool, size, true, ret_address, ret_bytes);
     if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
-        pool_trim(pool, 0);
+        sim_pool_trim(pool, 0);
         rc = sim_heap_alloc(pool->device, pool, size, true, ret_address, ret_bytes);
     }
     if (rc == CUDA_SUCCESS) {
@@ -137,12 +127,37 @@ static CUresult run_nothing(const struct sim_work *work, struct sim_ctx *ctx)
     return CUDA_SUCCESS;
 }
 
-static struct sim_work *memory_work(CUgraphNodeType type, uintptr_t address, size_t bytes)
+struct sim_work *sim_memory_work(CUgraphNodeType type, uintptr_t address, size_t bytes)
 {
     struct sim_work *work = sim_work_new(type, run_nothing);
     work->u.memory.address = address;
     work->u.memory.bytes = bytes;
     return work;
+}
+
+static struct sim_block *block_of(struct sim_pool *pool, uintptr_t address, size_t size,
+                                  size_t bytes, struct sim_ctx *ctx)
+{
+    struct sim_block *block = sim_block_add(address, size, bytes, SIM_ASYNC, ctx);
+    block->owner = pool;
+    block->device = pool->device;
+    pool->used += bytes;
+    pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
+    return block;
+}
+
+CUresult sim_graph_memory(struct sim_device *device, size_t size, struct sim_work **ret_work)
+{
+    uintptr_t address = 0;
+    size_t bytes = 0;
+    struct sim_pool *pool = sim_default_pool(device);
+    CUresult rc = size > 0 ? pool_take(pool, size, 0, &address, &bytes) : CUDA_ERROR_INVALID_VALUE;
+    if (rc == CUDA_SUCCESS) {
+        block_of(pool, address, size, bytes, NULL)->graph = true;
+        *ret_work = sim_memory_work(CU_GRAPH_NODE_TYPE_MEM_ALLOC, address, bytes);
+        (*ret_work)->u.memory.graph = true;
+    }
+    return rc;
 }
 
 static CUresult alloc(CUdeviceptr *dptr, size_t size, struct sim_pool *pool, CUstream handle)
@@ -159,7 +174,7 @@ static CUresult alloc(CUdeviceptr *dptr, size_t size, struct sim_pool *pool, CUs
     if (pool && !sim_handle_is(pool, SIM_POOL)) {
         rc = CUDA_ERROR_INVALID_VALUE;
     }
-    pool = pool ? pool : current_pool(ctx->device);
+    pool = pool ? pool : sim_current_pool(ctx->device);
     rc = rc == CUDA_SUCCESS ? sim_gate(ctx) : rc;
     rc = rc == CUDA_SUCCESS ? sim_stream_find(handle, ctx, &stream) : rc;
     if (rc == CUDA_SUCCESS && size == 0) {
@@ -171,13 +186,9 @@ static CUresult alloc(CUdeviceptr *dptr, size_t size, struct sim_pool *pool, CUs
     size_t bytes = 0;
     rc = rc == CUDA_SUCCESS ? pool_take(pool, size, stream->id, &address, &bytes) : rc;
     if (rc == CUDA_SUCCESS) {
-        struct sim_block *block = sim_block_add(address, size, bytes, SIM_ASYNC, ctx);
-        block->owner = pool;
-        block->device = pool->device;
+        struct sim_block *block = block_of(pool, address, size, bytes, ctx);
         block->graph = stream->capture != NULL;
-        pool->used += bytes;
-        pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
-        struct sim_work *work = memory_work(CU_GRAPH_NODE_TYPE_MEM_ALLOC, address, bytes);
+        struct sim_work *work = sim_memory_work(CU_GRAPH_NODE_TYPE_MEM_ALLOC, address, bytes);
         work->u.memory.graph = block->graph;
         rc = sim_submit(handle, work, NULL);
         if (rc != CUDA_SUCCESS && !block->graph) {
@@ -251,8 +262,8 @@ static CUresult free_async(CUdeviceptr dptr, CUstream handle)
     }
     struct sim_op *op;
     block->leaving = !block->graph;
-    rc = sim_submit(handle, memory_work(CU_GRAPH_NODE_TYPE_MEM_FREE, block->address, block->bytes),
-                    &op);
+    rc = sim_submit(
+        handle, sim_memory_work(CU_GRAPH_NODE_TYPE_MEM_FREE, block->address, block->bytes), &op);
     if (rc != CUDA_SUCCESS) {
         block->leaving = false;
         return rc;
@@ -274,198 +285,5 @@ CUresult sim_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     sim_lock();
     CUresult rc = free_async(dptr, hStream);
     sim_unlock();
-    return rc;
-}
-
-CUresult sim_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
-{
-    if (!pool || !poolProps || poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    sim_lock();
-    struct sim_device *device = sim_device_at(poolProps->location.id);
-    if (device) {
-        *pool = (CUmemoryPool)pool_new(device);
-    }
-    sim_unlock();
-    return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
-/* With the lock on success. */
-static CUresult begin_pool(CUmemoryPool handle, struct sim_pool **ret_pool)
-{
-    sim_lock();
-    if (!sim_handle_is(handle, SIM_POOL)) {
-        sim_unlock();
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *ret_pool = (struct sim_pool *)handle;
-    return CUDA_SUCCESS;
-}
-
-/* The structure stays for its allocations that still live. */
-CUresult sim_cuMemPoolDestroy(CUmemoryPool handle)
-{
-    struct sim_pool *pool;
-    CUresult rc = begin_pool(handle, &pool);
-    if (rc != CUDA_SUCCESS) {
-        return rc;
-    }
-    if (pool == pool->device->default_pool) {
-        rc = CUDA_ERROR_INVALID_VALUE;
-    } else {
-        sim_handle_drop(pool);
-        pool->destroyed = true;
-        pool_trim(pool, 0);
-        if (pool->device->pool == pool) {
-            pool->device->pool = NULL;
-        }
-    }
-    sim_unlock();
-    return rc;
-}
-
-CUresult sim_cuMemPoolTrimTo(CUmemoryPool handle, size_t minBytesToKeep)
-{
-    struct sim_pool *pool;
-    CUresult rc = begin_pool(handle, &pool);
-    if (rc == CUDA_SUCCESS) {
-        pool_trim(pool, minBytesToKeep);
-        sim_unlock();
-    }
-    return rc;
-}
-
-static uint64_t *counter_of(struct sim_pool *pool, CUmemPool_attribute attr)
-{
-    switch ((int)attr) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        return &pool->threshold;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        return &pool->reserved;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return &pool->reserved_high;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-        return &pool->used;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        return &pool->used_high;
-    default:
-        return NULL;
-    }
-}
-
-static bool is_reuse(CUmemPool_attribute attr)
-{
-    return attr >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
-           attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
-}
-
-CUresult sim_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
-{
-    struct sim_pool *pool;
-    CUresult rc = value ? begin_pool(handle, &pool) : CUDA_ERROR_INVALID_VALUE;
-    if (rc != CUDA_SUCCESS) {
-        return rc;
-    }
-    uint64_t *counter = counter_of(pool, attr);
-    bool high = attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
-    if (is_reuse(attr)) {
-        memcpy(&pool->reuse[attr - 1], value, sizeof(int));
-    } else if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
-        memcpy(&pool->threshold, value, sizeof pool->threshold);
-    } else if (high && *(uint64_t *)value == 0) {
-        *counter = attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? pool->used : pool->reserved;
-    } else {
-        rc = CUDA_ERROR_INVALID_VALUE;
-    }
-    sim_unlock();
-    return rc;
-}
-
-CUresult sim_cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
-{
-    struct sim_pool *pool;
-    CUresult rc = value ? begin_pool(handle, &pool) : CUDA_ERROR_INVALID_VALUE;
-    if (rc != CUDA_SUCCESS) {
-        return rc;
-    }
-    const uint64_t *counter = counter_of(pool, attr);
-    if (is_reuse(attr)) {
-        memcpy(value, &pool->reuse[attr - 1], sizeof(int));
-    } else if (counter) {
-        memcpy(value, counter, sizeof *counter);
-    } else {
-        rc = CUDA_ERROR_INVALID_VALUE;
-    }
-    sim_unlock();
-    return rc;
-}
-
-CUresult sim_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
-{
-    struct sim_pool *pool;
-    CUresult rc = map || count == 0 ? begin_pool(handle, &pool) : CUDA_ERROR_INVALID_VALUE;
-    if (rc != CUDA_SUCCESS) {
-        return rc;
-    }
-    for (size_t i = 0; i < count; i++) {
-        unsigned bit = 1u << map[i].location.id;
-        pool->access = map[i].flags ? pool->access | bit : pool->access & ~bit;
-    }
-    sim_unlock();
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle,
-                                CUmemLocation *location)
-{
-    struct sim_pool *pool;
-    CUresult rc = flags && location ? begin_pool(handle, &pool) : CUDA_ERROR_INVALID_VALUE;
-    if (rc == CUDA_SUCCESS) {
-        bool own = location->id == pool->device->ordinal;
-        bool allowed = own || (pool->access & (1u << location->id));
-        *flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-        sim_unlock();
-    }
-    return rc;
-}
-
-static CUresult device_pool(CUmemoryPool *pool, CUdevice dev, bool the_default)
-{
-    if (!pool) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    sim_lock();
-    struct sim_device *device = sim_device_at(dev);
-    if (device) {
-        *pool = (CUmemoryPool)(the_default ? default_pool(device) : current_pool(device));
-    }
-    sim_unlock();
-    return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
-CUresult sim_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
-{
-    return device_pool(pool, dev, true);
-}
-
-CUresult sim_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
-{
-    return device_pool(pool, dev, false);
-}
-
-CUresult sim_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle)
-{
-    struct sim_pool *pool;
-    CUresult rc = begin_pool(handle, &pool);
-    if (rc == CUDA_SUCCESS) {
-        struct sim_device *device = sim_device_at(dev);
-        if (!device || pool->device != device) {
-            rc = CUDA_ERROR_INVALID_DEVICE;
-        } else {
-            device->pool = pool;
-        }
-        sim_unlock();
-    }
     return rc;
 }

@@ -134,6 +134,20 @@ double sim_time_scale(void)
     return knob("ZSIM_SCALE", 1.0);
 }
 
+void sim_latency(void)
+{
+    static atomic_long pause_us = -1;
+    long us = atomic_load_explicit(&pause_us, memory_order_relaxed);
+    if (us < 0) {
+        us = (long)knob("ZSIM_LATENCY_US", 0);
+        atomic_store_explicit(&pause_us, us, memory_order_relaxed);
+    }
+    if (us > 0) {
+        const struct timespec pause = {us / 1000000, us % 1000000 * 1000};
+        nanosleep(&pause, NULL);
+    }
+}
+
 static int find_symbol(const char *name, size_t length)
 {
     for (int i = 0; i < SIM_SYMBOLS; i++) {

@@ -136,6 +136,7 @@ static void *stream_thread(void *data)
             CUresult rc = CUDA_SUCCESS;
             if (op->work && ctx->sticky == CUDA_SUCCESS) {
                 sim_unlock();
+                sim_latency();
                 rc = op->work->run(op->work, stream->green ? stream->green : ctx);
                 sim_lock();
             }

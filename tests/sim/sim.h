@@ -194,7 +194,7 @@ struct sim_block {
     unsigned long long id;
     void *owner; /* slab owner, pool or physical handle */
     unsigned host_flags;
-    bool registered, leaving, graph, sync_memops;
+    bool registered, leaving, graph, variable, sync_memops;
     unsigned refs; /* opens of an import, and where it is from */
     int import_pid;
     uint64_t import_offset;
@@ -228,6 +228,7 @@ size_t sim_memory_mb(void);
 int sim_device_count(void);
 int sim_driver_version(void);
 double sim_time_scale(void);
+void sim_latency(void); /* the pause before each piece of work, by ZSIM_LATENCY_US */
 uint64_t sim_now_ns(void);
 void *sim_calloc(size_t count, size_t size);
 void *sim_grow(void *array, size_t *room, size_t needed, size_t size);
@@ -295,6 +296,12 @@ struct sim_graph *sim_graph_new(void);
 struct sim_node *sim_graph_add(struct sim_graph *graph, struct sim_work *work,
                                struct sim_node *const *deps, size_t count);
 void sim_graph_free(struct sim_graph *graph);
+struct sim_work *sim_fill_work(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned element,
+                               size_t width, size_t height);
+struct sim_work *sim_host_work(CUhostFn fn, void *arg);
+/* Memory for an alloc node, which goes when the work does. */
+CUresult sim_graph_memory(struct sim_device *device, size_t size, struct sim_work **ret_work);
+struct sim_work *sim_memory_work(CUgraphNodeType type, uintptr_t address, size_t bytes);
 /* Whether some node of from depends on target, or is it. */
 bool sim_node_reaches(struct sim_node *const *from, size_t count, const struct sim_node *target);
 void sim_exec_unref(struct sim_exec *exec);
@@ -342,6 +349,10 @@ const struct sim_kernel *sim_kernel_find(const char *name);
 
 /* module.c */
 void sim_module_free(struct sim_module *module);
+
+/* memory.c: a module's variable, device or managed memory of ctx */
+bool sim_variable_alloc(struct sim_ctx *ctx, void *module, size_t size, bool managed,
+                        CUdeviceptr *ret_address);
 
 /* array.c */
 void sim_array_free(struct sim_array *array);

@@ -232,6 +232,76 @@ static void memory_nodes(void)
     EXPECT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, &size, ptr));
 }
 
+/* Two branches run beside each other: one waits for what the other, captured later, does. */
+static void branches(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    uint32_t *flag = host_words(2);
+    begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_spin(stream, 0.1);
+    OK(cuEventRecord(event, stream));
+    OK(cuStreamWaitEvent(side, event, 0));
+    launch_waitflag(side, (CUdeviceptr)(uintptr_t)flag, (CUdeviceptr)(uintptr_t)(flag + 1), 2000);
+    launch_signal(stream, (CUdeviceptr)(uintptr_t)flag);
+    OK(cuEventRecord(back, side));
+    OK(cuStreamWaitEvent(stream, back, 0));
+    OK(end_with(&graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuGraphLaunch(exec, other)); /* not beside itself */
+    OK(cuGraphExecDestroy(exec));
+    OK(cuCtxSynchronize());
+    CHECK(read_word(flag + 1) == 1, "the branches ran one after the other");
+}
+
+static void CUDA_CB add_one(void *data)
+{
+    __atomic_fetch_add((uint32_t *)data, 1, __ATOMIC_SEQ_CST);
+}
+
+static void nodes_by_hand(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode alloc;
+    CUgraphNode set;
+    CUgraphNode host;
+    CUgraphNode release;
+    CUgraphNode empty;
+    uint32_t *count = host_words(1);
+    CUDA_MEM_ALLOC_NODE_PARAMS memory = {0};
+    CUDA_MEMSET_NODE_PARAMS fill = {0};
+    CUDA_HOST_NODE_PARAMS call = {add_one, count};
+    memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    memory.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    memory.bytesize = 4096;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &memory));
+    fill.dst = memory.dptr;
+    fill.value = 3;
+    fill.elementSize = 4;
+    fill.width = 1024;
+    fill.height = 1;
+    OK(cuGraphAddMemsetNode(&set, graph, &alloc, 1, &fill, context));
+    OK(cuGraphAddHostNode(&host, graph, NULL, 0, &call));
+    OK(cuGraphAddDependencies_v2(graph, &set, &host, NULL, 1));
+    OK(cuGraphAddMemFreeNode(&release, graph, &host, 1, memory.dptr));
+    OK(cuGraphAddEmptyNode(&empty, graph, &release, 1));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&release, graph, &host, 1, words));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(read_word(count) == 2);
+    OK(cuGraphAddDependencies_v2(graph, &empty, &alloc, NULL, 1)); /* a circle */
+    CUgraphExec never;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate(&never, graph, 0));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+}
+
 static void destroyed_while_capturing(void)
 {
     CUstream doomed = new_stream(CU_STREAM_NON_BLOCKING);
@@ -260,6 +330,8 @@ int main(void)
     implicit();
     threads();
     memory_nodes();
+    branches();
+    nodes_by_hand();
     destroyed_while_capturing();
     return 0;
 }

@@ -141,6 +141,36 @@ static void faults(void)
     victim_forget_kernels();
     OK(cuMemAlloc(&ptr, 16));
     OK(cuMemFree(ptr));
+    created = new_context(0);
+    launch_trap(NULL);
+    EXPECT(CUDA_ERROR_LAUNCH_FAILED, cuCtxSynchronize());
+    EXPECT(CUDA_ERROR_LAUNCH_FAILED, cuMemAlloc(&ptr, 16));
+    OK(cuCtxDestroy(created));
+    victim_forget_kernels();
+}
+
+static void module_variables(void)
+{
+    CUmodule module;
+    CUdeviceptr managed;
+    CUdeviceptr plain;
+    CUdeviceptr base;
+    size_t size;
+    int is_managed = 0;
+    OK(cuModuleLoadData(&module, victim_ptx));
+    OK(cuModuleGetGlobal(&managed, &size, module, "managed_word"));
+    CHECK(size == 4);
+    OK(cuModuleGetGlobal(&plain, NULL, module, "device_word"));
+    EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&plain, NULL, module, "no_word"));
+    OK(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, managed));
+    CHECK(is_managed);
+    launch_fill(NULL, managed, 1, 8);
+    launch_fill(NULL, plain, 1, 9);
+    OK(cuCtxSynchronize());
+    CHECK(*(uint32_t *)(uintptr_t)managed == 8 && count_wrong(NULL, plain, 1, 9) == 0);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(plain));
+    OK(cuModuleUnload(module));
+    EXPECT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, &size, managed));
 }
 
 static void green_contexts(void)
@@ -236,6 +266,7 @@ int main(void)
     destroyed_with_everything();
     resets();
     faults();
+    module_variables();
     green_contexts();
     peers();
     forked();

@@ -112,6 +112,38 @@ static void what_it_is_not(void)
     OK(cuMemAddressFree(base, PAGE));
 }
 
+/* A handle that was made for it goes through a descriptor and is the same memory. */
+static void shareable(void)
+{
+    CUdeviceptr base;
+    CUmemGenericAllocationHandle opened;
+    int fd;
+    size_t before = free_bytes();
+    OK(cuMemAddressReserve(&base, 2 * PAGE, 0, 0, 0));
+    CUmemGenericAllocationHandle handle = handle_of(PAGE);
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cuMemRelease(handle));
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    handle = handle_of(PAGE);
+    prop.requestedHandleTypes = 0;
+    OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cuMemImportFromShareableHandle(&opened, (void *)(intptr_t)fd,
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(fd);
+    CHECK(before - free_bytes() == PAGE);
+    map(base, PAGE, handle);
+    map(base + PAGE, PAGE, opened);
+    OK(cuMemRelease(handle));
+    OK(cuMemRelease(opened));
+    OK(cuMemsetD32(base, 11, 16));
+    OK(cuCtxSynchronize());
+    CHECK(count_wrong(NULL, base + PAGE, 16, 11) == 0);
+    OK(cuMemUnmap(base, 2 * PAGE));
+    OK(cuMemAddressFree(base, 2 * PAGE));
+    CHECK(free_bytes() == before);
+}
+
 /* Unmapping does not wait: a kernel already under way runs on. */
 static void no_waiting(void)
 {
@@ -194,6 +226,7 @@ int main(void)
     aliases();
     whole_or_not_at_all();
     what_it_is_not();
+    shareable();
     no_waiting();
     two_devices();
     unmapped_pages_fault();

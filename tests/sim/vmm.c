@@ -3,26 +3,20 @@
  * Virtual memory management: reserved addresses, physical handles on a memory file of the device,
  * mappings with real aliasing. Nothing here waits for running work, as on the driver.
  */
-#include "sim.h"
+#include "vmm.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct sim_physical_space {
     int fd;
     size_t chunks;
     unsigned char *taken;
-};
-
-struct sim_physical {
-    struct sim_device *device;
-    CUmemAllocationProp prop;
-    size_t first, bytes; /* first chunk in the file */
-    unsigned handles, mappings;
 };
 
 struct range {
@@ -68,13 +62,53 @@ void sim_physical_free(struct sim_physical *physical)
     if (physical->handles > 0 || physical->mappings > 0) {
         return;
     }
-    struct sim_physical_space *space = physical->device->physical;
     size_t count = physical->bytes / SIM_CHUNK;
+    if (physical->fd >= 0) {
+        close(physical->fd);
+        sim_chunks_give(physical->device, physical->imported ? 0 : count);
+        free(physical);
+        return;
+    }
+    struct sim_physical_space *space = physical->device->physical;
     memset(space->taken + physical->first, 0, count);
     fallocate(space->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
               (off_t)(physical->first * SIM_CHUNK), (off_t)physical->bytes);
     sim_chunks_give(physical->device, count);
     free(physical);
+}
+
+static bool may_export(const CUmemAllocationProp *prop)
+{
+    return prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+}
+
+/* A range of the device's file, or a file of its own for one that may be exported. */
+static struct sim_physical *physical_new(struct sim_device *device, size_t size,
+                                         const CUmemAllocationProp *prop)
+{
+    size_t first = 0;
+    int fd = -1;
+    if (may_export(prop)) {
+        fd = memfd_create("zsim-shareable", MFD_CLOEXEC);
+        if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
+            close(fd);
+            fd = -1;
+        }
+        if (fd < 0) {
+            return NULL;
+        }
+    } else if (!space_take(space_of(device), size / SIM_CHUNK, &first)) {
+        return NULL;
+    }
+    struct sim_physical *physical = sim_calloc(1, sizeof *physical);
+    physical->device = device;
+    physical->prop = *prop;
+    physical->first = first;
+    physical->fd = fd;
+    physical->bytes = size;
+    physical->handles = 1;
+    sim_handle_add(physical, SIM_PHYSICAL, NULL);
+    return physical;
 }
 
 CUresult sim_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
@@ -102,31 +136,21 @@ CUresult sim_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     struct sim_device *device = sim_device_at(prop->location.id);
     CUresult rc = CUDA_ERROR_INVALID_DEVICE;
     if (device) {
-        size_t first;
-        size_t count = size / SIM_CHUNK;
-        struct sim_physical_space *space = space_of(device);
-        rc = CUDA_ERROR_OUT_OF_MEMORY;
-        if (sim_chunks_take(device, count)) {
-            if (space_take(space, count, &first)) {
-                struct sim_physical *physical = sim_calloc(1, sizeof *physical);
-                physical->device = device;
-                physical->prop = *prop;
-                physical->first = first;
-                physical->bytes = size;
-                physical->handles = 1;
-                sim_handle_add(physical, SIM_PHYSICAL, NULL);
-                *handle = (CUmemGenericAllocationHandle)(uintptr_t)physical;
-                rc = CUDA_SUCCESS;
-            } else {
-                sim_chunks_give(device, count);
-            }
+        struct sim_physical *physical = NULL;
+        rc = sim_chunks_take(device, size / SIM_CHUNK) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        if (rc == CUDA_SUCCESS && !(physical = physical_new(device, size, prop))) {
+            sim_chunks_give(device, size / SIM_CHUNK);
+            rc = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        if (physical) {
+            *handle = (CUmemGenericAllocationHandle)(uintptr_t)physical;
         }
     }
     sim_unlock();
     return rc;
 }
 
-static struct sim_physical *physical_of(CUmemGenericAllocationHandle handle)
+struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle)
 {
     void *physical = (void *)(uintptr_t)handle;
     return sim_handle_is(physical, SIM_PHYSICAL) ? physical : NULL;
@@ -135,7 +159,7 @@ static struct sim_physical *physical_of(CUmemGenericAllocationHandle handle)
 CUresult sim_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     sim_lock();
-    struct sim_physical *physical = physical_of(handle);
+    struct sim_physical *physical = sim_physical_of(handle);
     if (physical && --physical->handles == 0) {
         sim_handle_drop(physical);
         sim_physical_free(physical);
@@ -148,7 +172,7 @@ CUresult sim_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
                                                     CUmemGenericAllocationHandle handle)
 {
     sim_lock();
-    const struct sim_physical *physical = physical_of(handle);
+    const struct sim_physical *physical = sim_physical_of(handle);
     if (physical && prop) {
         *prop = physical->prop;
     }
@@ -254,13 +278,14 @@ CUresult sim_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 {
     sim_lock();
     CUresult rc = CUDA_ERROR_INVALID_VALUE;
-    struct sim_physical *physical = physical_of(handle);
+    struct sim_physical *physical = sim_physical_of(handle);
     if (physical && ptr % SIM_CHUNK == 0 && size > 0 && flags == 0 && reserved(ptr, size) &&
         !mapping_in(ptr, size)) {
         if (size != physical->bytes || offset != 0) {
             rc = CUDA_ERROR_NOT_SUPPORTED; /* a handle maps whole or not at all */
         } else if (mmap((void *)(uintptr_t)ptr, size, PROT_NONE,
-                        MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical->device->physical->fd,
+                        MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                        physical->fd >= 0 ? physical->fd : physical->device->physical->fd,
                         (off_t)(physical->first * SIM_CHUNK)) == MAP_FAILED) {
             rc = CUDA_ERROR_OUT_OF_MEMORY;
         } else {

@@ -27,15 +27,17 @@ static CUresult submit(CUstream stream, struct sim_work *work)
     return rc;
 }
 
-CUresult sim_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+struct sim_work *sim_host_work(CUhostFn fn, void *arg)
 {
-    if (!fn) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     struct sim_work *work = sim_work_new(CU_GRAPH_NODE_TYPE_HOST, run_host);
     work->u.host.fn = fn;
-    work->u.host.arg = userData;
-    return submit(hStream, work);
+    work->u.host.arg = arg;
+    return work;
+}
+
+CUresult sim_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+    return fn ? submit(hStream, sim_host_work(fn, userData)) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sim_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,

@@ -200,6 +200,12 @@ void launch_fault(CUstream stream)
     OK(launch("fault", 1, stream, params));
 }
 
+void launch_trap(CUstream stream)
+{
+    void *params[] = {NULL};
+    OK(launch("trap", 1, stream, params));
+}
+
 CUstream new_stream(unsigned flags)
 {
     CUstream stream;

@@ -57,7 +57,8 @@ void launch_copy(CUstream stream, CUdeviceptr dst, CUdeviceptr src, uint64_t cou
 void launch_spin(CUstream stream, double ms);
 void launch_signal(CUstream stream, CUdeviceptr flag);
 void launch_waitflag(CUstream stream, CUdeviceptr flag, CUdeviceptr how, double limit_ms);
-void launch_fault(CUstream stream);
+void launch_fault(CUstream stream); /* 700, an illegal address */
+void launch_trap(CUstream stream);  /* 719, the kernel stops itself */
 /* The same as code instead of a check, for places where the launch may fail. */
 CUresult try_launch_spin(CUstream stream, double ms);
 
