@@ -95,6 +95,10 @@ class Results(unittest.TestCase):
         self.assertEqual(check.failures_of("v", "FAIL", "a\nlast\n\n", 1)[0].how, "last")
         self.assertEqual(check.failures_of("v", "FAIL", "", 3)[0].how, "exit code 3")
 
+    def test_messages_are_steady(self) -> None:
+        text = "../src/tests/a.c:3: p == 0x7f9445c2fa80, n == 0x1f"
+        self.assertEqual(check.steady(text), "tests/a.c:3: p == 0x…, n == 0x1f")
+
     def test_table(self) -> None:
         outcome = check.Outcome(rows.parse("one", {**ROW, "cases": ["b"]}))
         outcome.failures = [check.Failure("t", "a", "x"), check.Failure("t", "b", "y | z")]

@@ -81,6 +81,20 @@ START_TEST(malloc_grows_rather_than_waits)
 }
 END_TEST
 
+/* Nor does it give back what other classes hold, as long as the device has memory. */
+START_TEST(malloc_keeps_other_classes)
+{
+    zone_addr_t first = take(4 * ZONE_MIB);
+    zone_addr_t second = take(4 * ZONE_MIB);
+    give(first);
+    give(second);
+    ck_assert_uint_eq(take(4 * ZONE_MIB), first); /* the second is known to be ready */
+    take(16 * ZONE_MIB);
+    ck_assert(model_is_held(second));
+    ck_assert_uint_eq(model_count(MODEL_FREE), 0);
+}
+END_TEST
+
 /* A small block freed without a record is not ready before somebody records and that completes. */
 START_TEST(small_blocks_wait_for_a_record)
 {
@@ -302,6 +316,7 @@ static Suite *pool_suite(void)
     tcase_add_test(tcase, rounded_classes_share_blocks);
     tcase_add_test(tcase, impossible_sizes_are_the_drivers);
     tcase_add_test(tcase, malloc_grows_rather_than_waits);
+    tcase_add_test(tcase, malloc_keeps_other_classes);
     tcase_add_test(tcase, small_blocks_wait_for_a_record);
     tcase_add_test(tcase, small_frees_share_a_record);
     tcase_add_test(tcase, small_frees_of_many_bytes_record);

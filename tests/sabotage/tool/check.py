@@ -45,9 +45,16 @@ class Outcome:
 
 
 def one_line(text: str) -> str:
-    """The last line that says something, at most 160 characters."""
+    """The last line that says something and is not of a report, at most 160 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("zone[")]
     return lines[-1][:160] if lines else ""
+
+
+def steady(text: str) -> str:
+    """A message without what differs from run to run and from folder to folder."""
+    text = re.sub(r"0x[0-9a-f]{5,}", "0x…", text)
+    return re.sub(r"(\.\./)+(src/)?", "", text)
 
 
 def failures_of(test: str, result: str, stdout: str, returncode: int) -> list[Failure]:
@@ -56,14 +63,14 @@ def failures_of(test: str, result: str, stdout: str, returncode: int) -> list[Fa
     for text in NOT_OK.findall(stdout):
         match = CHECK_CASE.match(text)
         if match:
-            found.append(Failure(test, match[1], match[2]))
+            found.append(Failure(test, match[1], steady(match[2])))
         else:
             found.append(Failure(test, text.split(" ")[0], "failed"))
     if found:
         return found
     if result == "TIMEOUT":
         return [Failure(test, "", "did not end")]
-    return [Failure(test, "", one_line(stdout) or f"exit code {returncode}")]
+    return [Failure(test, "", steady(one_line(stdout)) or f"exit code {returncode}")]
 
 
 class Bench:
