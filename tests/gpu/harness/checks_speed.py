@@ -54,6 +54,7 @@ def thrust(ctx: Context, test: Test) -> None:
     cases = [
         Case("native", command),
         Case("zone", command, zone=True),
+        Case("memory kept", [*command, "200", "keep"]),
         Case("shared native", ctx.program("thrust_sort_shared"), reps=1),
         Case("shared zone", ctx.program("thrust_sort_shared"), zone=True, reps=1),
     ]
@@ -65,7 +66,14 @@ def thrust(ctx: Context, test: Test) -> None:
         }
     share = ratio(test.measured["zone"]["pass_ms"], test.measured["native"]["pass_ms"])
     test.measured["zone / native"] = share
-    test.require("libzone / native", share, "<=", 0.45)
+    kept = ratio(test.measured["zone"]["pass_ms"], test.measured["memory kept"]["pass_ms"])
+    floor = ratio(test.measured["memory kept"]["pass_ms"], test.measured["native"]["pass_ms"])
+    # 0.45 where the driver takes as long as when that was asked for; where the GPU's own work is
+    # more than that of a native pass, no allocator can reach it.
+    test.measured["memory kept / native"] = floor
+    limit = max(0.45, 1.03 * floor) if floor is not None else 0.45
+    test.require("libzone / native", share, "<=", round(limit, 4))
+    test.require("libzone / the same with memory kept", kept, "<=", 1.05)
     every = [run for runs in done.values() for run in runs]
     checksums = texts_of(every, "checksum")
     test.require("different checksums", len(checksums) if "" not in checksums else None, "==", 1)
