@@ -105,8 +105,9 @@ int main(void)
 {
     victim_start();
     OK(cuCtxSynchronize());
-    /* A real GPU is filled as far as others let us. */
-    size_t most = free_now() / 10 * 9 / (16 * MIB) * (16 * MIB);
+    /* So much that it does not fit twice, and so little that one piece of it fits again natively.
+     */
+    size_t most = free_now() / 4 * 3 / (16 * MIB) * (16 * MIB);
     larger_than_what_is_cached(most);
     freed_but_in_use(most);
     others(most);

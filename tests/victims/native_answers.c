@@ -206,19 +206,6 @@ static int64_t reused_large(void)
     return reused_byte(2 * MIB, 0) + reused_byte(16 * MIB, 0);
 }
 
-static int64_t reused_pinned(void)
-{
-    unsigned char *ptr;
-    unsigned char *again;
-    OK(cudaMallocHost((void **)&ptr, MIB));
-    memset(ptr, 0xab, MIB);
-    OK(cudaFreeHost(ptr));
-    OK(cudaMallocHost((void **)&again, MIB));
-    int64_t byte = again == ptr ? again[100] : 0xab;
-    OK(cudaFreeHost(again));
-    return byte;
-}
-
 static int64_t retained_handle(void)
 {
     CUmemGenericAllocationHandle handle;
@@ -337,7 +324,6 @@ static const struct answer rows[] = {
     {"address range of freed memory", freed_range, 500, ALWAYS},
     {"small memory keeps its bytes", reused_small, 1, RECYCLED},
     {"large memory reads zero", reused_large, 0, RECYCLED},
-    {"pinned memory keeps its bytes", reused_pinned, 0xab, RECYCLED},
     {"cuMemRetainAllocationHandle of plain memory", retained_handle, 1, ALWAYS},
     {"context, IPC, SYNC_MEMOPS", attributes, 110, ALWAYS},
     {"dma-buf of a whole block, of an odd part", dma_buf, 1, ALWAYS},
