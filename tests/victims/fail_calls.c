@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROUNDS = 24 };
+enum { ROUNDS = 20, WORDS = 1024 };
 
 static const char *const names[] = {
     "cuMemAlloc_v2",
@@ -57,8 +57,8 @@ static void use(CUstream stream, size_t bytes, uint32_t value, CUdeviceptr bad)
     if (!fine(cuMemAlloc(&ptr, bytes))) {
         OK(cuMemAlloc(&ptr, bytes));
     }
-    launch_fill(stream, ptr, bytes / 4, value);
-    launch_check(stream, ptr, bytes / 4, value, bad);
+    launch_fill(stream, ptr, WORDS, value);
+    launch_check(stream, ptr, WORDS, value, bad);
     CUdeviceptr base = 0;
     if (fine(cuMemGetAddressRange(&base, NULL, ptr))) {
         CHECK(base == ptr);

@@ -12,10 +12,14 @@ enum { PIECES = 20 };
 static CUstream side;
 static size_t total;
 
+/* Both ends of it. */
 static void check_contents(CUdeviceptr ptr, size_t bytes)
 {
-    launch_fill(side, ptr, bytes / 4, 5);
-    CHECK(count_wrong(side, ptr, bytes / 4, 5) == 0, "%zu bytes", bytes);
+    CUdeviceptr end = ptr + (bytes - MIB) / 4 * 4;
+    launch_fill(side, ptr, MIB / 4, 5);
+    launch_fill(side, end, MIB / 4, 6);
+    CHECK(count_wrong(side, ptr, MIB / 4, 5) == 0, "%zu bytes", bytes);
+    CHECK(count_wrong(side, end, MIB / 4, 6) == 0, "%zu bytes", bytes);
 }
 
 /* Frees that many pieces of which no size is the next request's. */
