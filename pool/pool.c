@@ -161,9 +161,13 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
         return ZONE_GPU_OK;
     }
     size_t pending = zone_fence_pending(&pool->fence);
+    bool tight = atomic_load_explicit(&pool->tight, memory_order_relaxed);
     if (pool_waits(pool)) {
         rc = pool_wait_as_native(pool, &ticket, rc);
-    } else if (atomic_load_explicit(&pool->tight, memory_order_relaxed)) {
+        if (rc == ZONE_GPU_OK && tight) {
+            rc = zone_pool_free_tight(pool, &ticket);
+        }
+    } else if (tight) {
         rc = zone_pool_free_tight(pool, &ticket);
     } else if (pending > pool_budget(pool)) {
         /* One wait that settles many frees: each wait costs, not only the bytes (facts.md). */
