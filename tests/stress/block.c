@@ -4,6 +4,8 @@
  */
 #include "block.h"
 
+#include "claim.h"
+
 #include <stdlib.h>
 
 /* A pageable source of up to so many bytes is taken over inside the call. */
@@ -72,22 +74,37 @@ static CUstream capture_stream(struct thread *thread, const struct place *place)
     return thread->capture[place->index].stream;
 }
 
-static void write_by_graph(struct thread *thread, const struct block *block, uint32_t tag,
+/* False if there is no room for a graph, which must be so. */
+static bool write_by_graph(struct thread *thread, const struct block *block, uint32_t tag,
                            CUstream stream)
 {
     CUgraph graph;
     CUgraphExec exec;
     CUstream own = capture_stream(thread, block->place);
     bool relaxed = rng_once_in(&thread->rng, 2);
+    claim_disturb(1);
     MUST(cuStreamBeginCapture(own, relaxed ? CU_STREAM_CAPTURE_MODE_RELAXED
                                            : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     delay(block->place, own, &thread->rng);
     submit_fill(block->place, own, block->ptr, block->bytes, tag);
     MUST(cuStreamEndCapture(own, &graph));
-    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    MUST(cuGraphLaunch(exec, stream));
-    MUST(cuGraphExecDestroy(exec));
+    claim_disturb(-1);
+    struct claim claim = claim_take(1);
+    CUresult rc = cuGraphInstantiateWithFlags(&exec, graph, 0);
+    if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
+        REQUIRE(claim_may_fail(&claim), "no memory for a graph, though %zu of %zu chunks are held",
+                claim_held(), claim_limit());
+    } else {
+        stress_check_rc(__FILE__, __LINE__, "cuGraphInstantiateWithFlags", rc);
+        MUST(cuGraphLaunch(exec, stream));
+        leaving_add(thread, block->place, stream, 1);
+        MUST(cuGraphExecDestroy(exec));
+    }
+    if (rc != CUDA_SUCCESS) {
+        claim_give(1);
+    }
     MUST(cuGraphDestroy(graph));
+    return rc == CUDA_SUCCESS;
 }
 
 void block_write(struct thread *thread, struct block *block)
@@ -100,8 +117,8 @@ void block_write(struct thread *thread, struct block *block)
     struct lane lane = lane_any(block->place, rng);
     block_order(block, lane.stream);
     delay(block->place, lane.stream, rng);
-    if (way == 0 && stress.plan.captures) {
-        write_by_graph(thread, block, tag, lane.stream);
+    if (way == 0 && stress.plan.captures && write_by_graph(thread, block, tag, lane.stream)) {
+        /* Done. */
     } else if (way <= 2 && block->bytes <= STAGED_BYTES) {
         write_by_host(block, tag, lane.stream);
     } else if (way <= 5) {

@@ -148,6 +148,14 @@ CUresult block_free_plainly(struct block *block)
     return rc;
 }
 
+static void require_freed(const struct block *block, CUresult rc)
+{
+    if (rc != CUDA_SUCCESS) {
+        stress_fail_at(__FILE__, __LINE__, block->ptr, "free of %#llx gave %d",
+                       (unsigned long long)block->ptr, (int)rc);
+    }
+}
+
 /* The same with any context current or none, as a destructor in another thread does it. */
 static void free_anywhere(struct thread *thread, struct block *block)
 {
@@ -162,11 +170,7 @@ static void free_anywhere(struct thread *thread, struct block *block)
         place_use(block->place);
         break;
     }
-    CUresult rc = block_free_plainly(block);
-    if (rc != CUDA_SUCCESS) {
-        stress_fail_at(__FILE__, __LINE__, block->ptr, "free of %#llx gave %d",
-                       (unsigned long long)block->ptr, (int)rc);
-    }
+    require_freed(block, block_free_plainly(block));
 }
 
 static void free_in_stream(struct thread *thread, struct block *block)
@@ -175,7 +179,11 @@ static void free_in_stream(struct thread *thread, struct block *block)
     struct lane lane = lane_any(block->place, &thread->rng);
     block_order(block, lane.stream);
     block_disown(block, "free async");
-    MUST(cuMemFreeAsync(block->ptr, lane.stream));
+    CUresult rc = cuMemFreeAsync(block->ptr, lane.stream);
+    for (int i = 0; rc == INJECTED && stress.plan.inject && i < 9; i++) {
+        rc = cuMemFreeAsync(block->ptr, lane.stream);
+    }
+    require_freed(block, rc);
     leaving_add(thread, block->place, lane.stream, block->chunks);
     lane_done(lane);
 }

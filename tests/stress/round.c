@@ -204,8 +204,8 @@ int round_run(const struct round_options *options)
     }
     ops_start();
     size_t chunks = stress_capacity() / (2 * MIB);
-    /* The modules of both places and a graph of each thread. */
-    claim_init(chunks - PLACES - options->threads - 1);
+    /* The modules of both places. */
+    claim_init(chunks - PLACES);
     if (!stress.simulated || stress.plan.async || !stress.conf.exact) {
         claim_disturb(1);
     }

@@ -55,8 +55,9 @@ static void set_driver(unsigned version)
     }
     const char *slash = strrchr(info.dli_fname, '/');
     int length = slash ? (int)(slash - info.dli_fname) : 0;
-    snprintf(path, sizeof path, "%.*s/driver-%u", length, info.dli_fname, version);
-    if (access(path, X_OK) == 0) {
+    snprintf(path, sizeof path, "%.*s/driver-%u/libcuda.so.1", length, info.dli_fname, version);
+    if (access(path, R_OK) == 0) {
+        *strrchr(path, '/') = '\0';
         const char *old = getenv("LD_LIBRARY_PATH");
         size_t used = strlen(path);
         snprintf(path + used, sizeof path - used, "%s%s", old ? ":" : "", old ? old : "");
