@@ -211,8 +211,8 @@ CUresult sim_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevice
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    const struct sim_block *block = sim_block_at(dptr);
-    if (!block || (block->leaving && block->memory == SIM_ASYNC)) {
+    const struct sim_block *block = sim_block_visible(dptr);
+    if (!block) {
         rc = CUDA_ERROR_NOT_FOUND;
     } else {
         if (pbase) {

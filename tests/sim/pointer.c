@@ -6,9 +6,12 @@
 
 #include <string.h>
 
-static bool visible(const struct sim_block *block)
+/* The block that a program may be told about: not freed, and within the size it asked for. */
+const struct sim_block *sim_block_visible(uintptr_t address)
 {
-    return block && !(block->leaving && block->memory == SIM_ASYNC);
+    const struct sim_block *block = sim_block_at(address);
+    bool gone = block && block->leaving && block->memory == SIM_ASYNC;
+    return block && !gone && address - block->address < block->size ? block : NULL;
 }
 
 static CUmemorytype type_of(const struct sim_block *block)
@@ -123,8 +126,8 @@ CUresult sim_cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdevi
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    const struct sim_block *block = sim_block_at(ptr);
-    rc = visible(block) ? attribute(data, which, block, ptr) : CUDA_ERROR_INVALID_VALUE;
+    const struct sim_block *block = sim_block_visible(ptr);
+    rc = block ? attribute(data, which, block, ptr) : CUDA_ERROR_INVALID_VALUE;
     sim_unlock();
     return rc;
 }
@@ -137,9 +140,9 @@ CUresult sim_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    const struct sim_block *block = sim_block_at(ptr);
+    const struct sim_block *block = sim_block_visible(ptr);
     for (unsigned i = 0; i < numAttributes; i++) {
-        if (!visible(block) || attribute(data[i], attributes[i], block, ptr) != CUDA_SUCCESS) {
+        if (!block || attribute(data[i], attributes[i], block, ptr) != CUDA_SUCCESS) {
             memset(data[i], 0, width_of(attributes[i]));
             if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
                 *(int *)data[i] = -2;
@@ -158,7 +161,7 @@ CUresult sim_cuPointerSetAttribute(const void *value, CUpointer_attribute attr, 
         return rc;
     }
     struct sim_block *block = sim_block_at(ptr);
-    if (!visible(block) || attr != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+    if (!sim_block_visible(ptr) || attr != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
         rc = CUDA_ERROR_INVALID_VALUE;
     } else if (block->memory == SIM_RANGE) {
         rc = CUDA_ERROR_NOT_SUPPORTED;

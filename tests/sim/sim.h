@@ -320,8 +320,9 @@ void sim_chunks_give(struct sim_device *device, size_t count);
 /* block.c: the allocations */
 struct sim_block *sim_block_add(uintptr_t address, size_t size, size_t bytes,
                                 enum sim_memory memory, struct sim_ctx *ctx);
-struct sim_block *sim_block_at(uintptr_t address);   /* that holds this address */
-struct sim_block *sim_block_from(uintptr_t address); /* that starts here */
+struct sim_block *sim_block_at(uintptr_t address);            /* that holds this address */
+const struct sim_block *sim_block_visible(uintptr_t address); /* the same, as programs see it */
+struct sim_block *sim_block_from(uintptr_t address);          /* that starts here */
 void sim_block_remove(struct sim_block *block);
 void sim_block_release(struct sim_block *block); /* its memory too */
 void sim_block_release_ctx(struct sim_ctx *ctx);

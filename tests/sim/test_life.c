@@ -129,6 +129,7 @@ static void faults(void)
     victim_load_kernels();
     OK(cuMemAlloc(&ptr, 16));
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    launch_spin(NULL, 20); /* the fault comes after the record */
     launch_fault(NULL);
     OK(cuEventRecord(event, NULL));
     EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuEventSynchronize(event));
