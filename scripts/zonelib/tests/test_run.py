@@ -23,6 +23,12 @@ REPORTING = (
 )
 
 
+def default_signals() -> None:
+    """A shell cannot trap what is ignored at its start, as SIGINT is in a background job."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Run(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -137,7 +143,9 @@ class Run(unittest.TestCase):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                preexec_fn=default_signals,
             ) as process:
+                self.addCleanup(process.kill)
                 assert process.stdout is not None
                 self.assertEqual(process.stdout.readline(), "ready\n")
                 process.send_signal(number)
