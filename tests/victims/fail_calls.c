@@ -54,8 +54,7 @@ static bool fine(int code)
 static void use(CUstream stream, size_t bytes, uint32_t value, CUdeviceptr bad)
 {
     CUdeviceptr ptr = 0;
-    if (!fine(cuMemAlloc(&ptr, bytes))) {
-        OK(cuMemAlloc(&ptr, bytes));
+    while (!fine(cuMemAlloc(&ptr, bytes))) {
     }
     launch_fill(stream, ptr, WORDS, value);
     launch_check(stream, ptr, WORDS, value, bad);
