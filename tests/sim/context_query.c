@@ -215,6 +215,9 @@ static CUresult record(struct sim_ctx *ctx, CUevent handle)
         sim_event_uncapture(event);
         sim_op_unref(event->op);
         event->op = sim_ctx_join(ctx);
+        if (event->shared) {
+            sim_shared_record(event->shared, event->op);
+        }
     }
     return rc;
 }

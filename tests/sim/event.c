@@ -20,6 +20,7 @@ CUresult sim_cuEventCreate(CUevent *phEvent, unsigned int Flags)
         struct sim_event *event = sim_calloc(1, sizeof *event);
         event->ctx = ctx;
         event->flags = Flags;
+        event->shared = Flags & CU_EVENT_INTERPROCESS ? sim_shared_new() : NULL;
         sim_handle_add(event, SIM_EVENT, ctx);
         *phEvent = (CUevent)event;
         sim_unlock();
@@ -78,6 +79,9 @@ static CUresult record(CUevent handle, CUstream stream_handle)
         sim_op_unref(event->op);
         event->op = sim_op_new(NULL);
         sim_stream_queue(stream, event->op);
+        if (event->shared) {
+            sim_shared_record(event->shared, event->op);
+        }
     }
     return rc;
 }
@@ -114,7 +118,10 @@ CUresult sim_cuEventQuery(CUevent hEvent)
     struct sim_event *event = (struct sim_event *)hEvent;
     sim_lock();
     CUresult rc = check(event);
-    if (rc == CUDA_SUCCESS && event->op && !event->op->done) {
+    if (rc == CUDA_SUCCESS && event->shared) {
+        bool done = sim_shared_done(event->shared, sim_shared_ticket(event->shared));
+        rc = done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    } else if (rc == CUDA_SUCCESS && event->op && !event->op->done) {
         rc = CUDA_ERROR_NOT_READY;
     }
     sim_unlock();
@@ -126,6 +133,12 @@ CUresult sim_cuEventSynchronize(CUevent hEvent)
     struct sim_event *event = (struct sim_event *)hEvent;
     sim_lock();
     CUresult rc = check(event);
+    if (rc == CUDA_SUCCESS && event->shared) {
+        struct sim_shared *shared = event->shared;
+        sim_unlock();
+        sim_shared_wait(shared, sim_shared_ticket(shared));
+        return CUDA_SUCCESS;
+    }
     if (rc == CUDA_SUCCESS && event->op) {
         struct sim_ctx *owner = event->ctx->owner;
         struct sim_op *op = event->op;

@@ -50,6 +50,7 @@ struct sim_ctx;
 struct sim_stream;
 struct sim_capture;
 struct sim_node;
+struct sim_shared;
 struct sim_graph;
 struct sim_exec;
 struct sim_pool;
@@ -130,6 +131,10 @@ struct sim_work {
         struct {
             struct sim_exec *exec;
         } graph;
+        struct {
+            struct sim_shared *shared;
+            uint64_t ticket;
+        } shared;
     } u;
 };
 
@@ -172,7 +177,8 @@ struct sim_event {
     struct sim_capture *capture; /* if that record was captured */
     struct sim_node **nodes;
     size_t node_count;
-    void *shared; /* process-shared state of an interprocess event */
+    struct sim_shared *shared; /* of an event for several processes */
+    bool imported;             /* and that another one made it */
 };
 
 enum sim_memory {
@@ -361,6 +367,14 @@ void sim_array_free(struct sim_array *array);
 /* vmm.c */
 void sim_physical_free(struct sim_physical *physical);
 void sim_range_unmap(struct sim_block *block);
+
+/* ipc_event.c */
+struct sim_shared *sim_shared_new(void);
+void sim_shared_record(struct sim_shared *shared, struct sim_op *op);
+uint64_t sim_shared_ticket(struct sim_shared *shared);
+bool sim_shared_done(struct sim_shared *shared, uint64_t ticket);
+void sim_shared_wait(struct sim_shared *shared, uint64_t ticket); /* without the lock */
+struct sim_work *sim_shared_work(struct sim_shared *shared);
 
 /* ipc.c */
 void sim_import_unmap(struct sim_block *block);

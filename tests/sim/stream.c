@@ -313,8 +313,9 @@ CUresult sim_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Fl
         rc = sim_capture_wait(stream, event);
     } else {
         rc = sim_capture_check_legacy(stream);
-        if (rc == CUDA_SUCCESS && event->op && !event->op->done) {
-            struct sim_op *op = sim_op_new(NULL);
+        bool elsewhere = event->shared != NULL;
+        if (rc == CUDA_SUCCESS && (elsewhere || (event->op && !event->op->done))) {
+            struct sim_op *op = sim_op_new(elsewhere ? sim_shared_work(event->shared) : NULL);
             sim_op_depend(op, event->op);
             sim_stream_queue(stream, op);
             sim_op_unref(op);
