@@ -40,7 +40,7 @@ class Outcome:
     problem: str = ""
 
     def is_caught(self) -> bool:
-        """A test failed, and all cases that the row names did."""
+        """All tests and cases that the row names failed."""
         return bool(self.failures) and not self.problem
 
 
@@ -156,13 +156,11 @@ class Bench:
 
     def judge(self, outcome: Outcome) -> None:
         """Says what is wrong with an outcome."""
-        cases = {failure.case for failure in outcome.failures}
-        missed = [case for case in outcome.row.cases if case not in cases]
         if outcome.problem:
             return
-        if not outcome.failures and outcome.skipped:
-            outcome.problem = f"only skipped tests: {', '.join(outcome.skipped)}"
-        elif not outcome.failures:
-            outcome.problem = "no test noticed"
-        elif missed:
+        failed = {failure.test for failure in outcome.failures}
+        cases = {failure.case for failure in outcome.failures}
+        missed = [name for name in outcome.row.caught_by if name not in failed]
+        missed += [case for case in outcome.row.cases if case not in cases]
+        if missed:
             outcome.problem = f"not noticed by {', '.join(missed)}"
