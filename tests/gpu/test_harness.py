@@ -32,6 +32,7 @@ class Metrics(unittest.TestCase):
     def test_medians_need_a_number(self) -> None:
         runs = [run_with(ms=3.0), run_with(ms=1.0), run_with(ms=2.0), run_with(ms="nan")]
         self.assertEqual(record.median_of(runs, "ms"), 2.0)
+        self.assertEqual(record.best_of(runs, "ms"), 1.0)
         self.assertIsNone(record.median_of(runs, "other"))
         self.assertEqual(record.total_of(runs, "ms"), 6.0)
         self.assertIsNone(record.ratio(1.0, None))

@@ -85,17 +85,22 @@ static void destroyed(void)
     goes_on("a stream destroyed while it captured");
 }
 
-/* The driver may end the first capture with the second begin: what its end says is the driver's. */
+/* After a mistake the capture may be over or not: what its end says is the driver's. */
+static void end_somehow(CUstream stream)
+{
+    CUgraph graph = NULL;
+    if (cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph) {
+        OK(cuGraphDestroy(graph));
+    }
+}
+
 static void begun_twice(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
-    CUgraph graph;
     reuse(NULL);
-    if (cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS) {
-        OK(cuGraphDestroy(graph));
-    }
+    end_somehow(stream);
     goes_on("a capture begun twice");
     OK(cuStreamDestroy(stream));
 }
@@ -111,7 +116,7 @@ static void wrong_thread(void)
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     in_thread(end_elsewhere, stream);
     in_thread(reuse, NULL);
-    end(stream, 0);
+    end_somehow(stream);
     goes_on("an end in the wrong thread");
     OK(cuStreamDestroy(stream));
 }

