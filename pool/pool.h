@@ -56,6 +56,7 @@ struct zone_pool_counts {
 struct zone_pool {
     struct zone_process *process; /* const */
     void *ctx;                    /* const while in use; NULL: the pool is free to be taken */
+    void *leaving;                /* registry lock; ctx while it is being destroyed */
     uint64_t ctx_id;              /* const; the driver's number of the context, 0 if unknown */
     int device;                   /* const; ordinal */
     bool primary;                 /* const; the context is its device's primary one */

@@ -86,6 +86,9 @@ static struct zone_pool *registry_spare_locked(void)
             }
             return pool;
         }
+        if (pool->leaving) {
+            continue;
+        }
         if (!pool_ctx(pool) && zone_fence_is_quiet(&pool->fence)) {
             return pool;
         }
@@ -126,11 +129,32 @@ static bool drop_visit(struct zone_block *block, void *arg)
     return true;
 }
 
-void zone_registry_drop(struct zone_pool *pool)
+void zone_registry_hide(struct zone_pool *pool)
 {
     pthread_mutex_lock(&registry_lock);
     if (pool_ctx(pool)) {
+        pool->leaving = pool_ctx(pool);
         __atomic_store_n(&pool->ctx, NULL, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&registry_lock);
+}
+
+void zone_registry_show(struct zone_pool *pool)
+{
+    pthread_mutex_lock(&registry_lock);
+    if (pool->leaving) {
+        __atomic_store_n(&pool->ctx, pool->leaving, __ATOMIC_RELEASE);
+        pool->leaving = NULL;
+    }
+    pthread_mutex_unlock(&registry_lock);
+}
+
+void zone_registry_drop(struct zone_pool *pool)
+{
+    pthread_mutex_lock(&registry_lock);
+    if (pool_ctx(pool) || pool->leaving) {
+        __atomic_store_n(&pool->ctx, NULL, __ATOMIC_RELEASE);
+        pool->leaving = NULL;
         zone_ptrmap_sweep(drop_visit, pool);
         zone_pool_forget(pool);
         if (pool->device >= 0 && pool->device < ZONE_OPTIONS_DEVICES) {

@@ -23,6 +23,12 @@ struct zone_pool *zone_registry_find(const void *ctx);
 struct zone_pool *zone_registry_make(struct zone_process *process,
                                      const struct zone_context_facts *facts);
 
+/* The context is about to be destroyed: its pool is found no more, as the driver may give the same
+ * handle to a new context before the destroying call returns. Then show, if the call failed, or
+ * drop. */
+void zone_registry_hide(struct zone_pool *pool);
+void zone_registry_show(struct zone_pool *pool);
+
 /* The context is gone, and all its memory with it: forgets its blocks without touching the device.
  * Its counts stay in the sums. */
 void zone_registry_drop(struct zone_pool *pool);

@@ -140,12 +140,49 @@ static void drop_primary(struct zone_pool *pool, void *arg)
     }
 }
 
-static CUresult context_primary_reset(CUdevice device, CUresult rc)
+/* Before and after a call that destroys the context of a pool, which may be NULL. The handle, and
+ * the addresses of its memory, are another context's as soon as the driver says so. */
+static void context_leaves(struct zone_pool *pool, CUcontext ctx)
 {
-    if (rc == CUDA_SUCCESS && zone_life_is_on()) {
-        zone_registry_each(drop_primary, &device);
+    if (pool) {
+        zone_registry_hide(pool);
+    }
+    if (ctx) {
+        zone_capture_forget(ctx);
+    }
+    context_forget_aliases();
+}
+
+static CUresult context_left(struct zone_pool *pool, CUresult rc)
+{
+    if (pool && rc == CUDA_SUCCESS) {
+        zone_registry_drop(pool);
+    } else if (pool) {
+        zone_registry_show(pool);
     }
     return rc;
+}
+
+struct primary_search {
+    CUdevice device;
+    struct zone_pool *pool;
+};
+
+static void find_primary(struct zone_pool *pool, void *arg)
+{
+    struct primary_search *search = arg;
+    if (pool->primary && pool->device == search->device) {
+        search->pool = pool;
+    }
+}
+
+static struct zone_pool *context_primary_pool(CUdevice device)
+{
+    struct primary_search search = {.device = device};
+    if (zone_life_is_on()) {
+        zone_registry_each(find_primary, &search);
+    }
+    return search.pool;
 }
 
 /* A release destroys the context only with the last reference. */
@@ -174,18 +211,40 @@ static CUresult context_primary_released(const struct zone_driver *driver, CUdev
         return rc;                                                                                 \
     }
 
-CONTEXT_HOOK(cuDevicePrimaryCtxReset, (CUdevice device), (device),
-             context_primary_reset(device, rc))
-CONTEXT_HOOK(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device),
-             context_primary_reset(device, rc))
+#define RESET_HOOK(name)                                                                           \
+    CUresult hook_##name(CUdevice device)                                                          \
+    {                                                                                              \
+        const struct zone_driver *driver = zone_driver();                                          \
+        if (!driver || !ZONE_REAL(driver, name)) {                                                 \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                     \
+        }                                                                                          \
+        struct zone_pool *pool = context_primary_pool(device);                                     \
+        if (pool) {                                                                                \
+            context_leaves(pool, pool->ctx);                                                       \
+        }                                                                                          \
+        return context_left(pool, ZONE_REAL(driver, name)(device));                                \
+    }
+
+#define DESTROY_HOOK(name)                                                                         \
+    CUresult hook_##name(CUcontext ctx)                                                            \
+    {                                                                                              \
+        const struct zone_driver *driver = zone_driver();                                          \
+        if (!driver || !ZONE_REAL(driver, name)) {                                                 \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                     \
+        }                                                                                          \
+        struct zone_pool *pool = zone_life_is_on() ? zone_registry_find(ctx) : NULL;               \
+        context_leaves(pool, ctx);                                                                 \
+        return context_left(pool, ZONE_REAL(driver, name)(ctx));                                   \
+    }
+
+RESET_HOOK(cuDevicePrimaryCtxReset)
+RESET_HOOK(cuDevicePrimaryCtxReset_v2)
+DESTROY_HOOK(cuCtxDestroy)
+DESTROY_HOOK(cuCtxDestroy_v2)
 CONTEXT_HOOK(cuDevicePrimaryCtxRelease, (CUdevice device), (device),
              context_primary_released(driver, device, rc))
 CONTEXT_HOOK(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device),
              context_primary_released(driver, device, rc))
-CONTEXT_HOOK(
-    cuCtxDestroy, (CUcontext ctx), (ctx), if (rc == CUDA_SUCCESS) { context_gone(ctx); })
-CONTEXT_HOOK(
-    cuCtxDestroy_v2, (CUcontext ctx), (ctx), if (rc == CUDA_SUCCESS) { context_gone(ctx); })
 CONTEXT_HOOK(
     cuGreenCtxDestroy, (CUgreenCtx ctx), (ctx),
     if (rc == CUDA_SUCCESS) { context_forget_aliases(); })
