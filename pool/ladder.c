@@ -157,7 +157,8 @@ static int ladder_give_and_grow(struct zone_pool *pool, size_t bytes, size_t req
         *ret_given = true;
         rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
     }
-    return rc;
+    /* What went back in an earlier round may have arrived by now. */
+    return *ret_given ? rc : ladder_grow(pool, bytes, req_bytes, ret_addr);
 }
 
 /* Rungs 3 to 5. What is given back here another thread may take, which then has cached memory of

@@ -132,6 +132,40 @@ START_TEST(gives_everything_back_to_a_fragmented_driver)
 }
 END_TEST
 
+/* The driver clears what it got back before it has it to give: then a little later. */
+START_TEST(waits_while_the_driver_clears)
+{
+    pool_reopen(ROOM * BLOCK, "min_free_mb:0,oom_wait_ms:10000");
+    zone_addr_t addrs[3];
+    for (unsigned i = 0; i < 3; i++) {
+        addrs[i] = take(2 * BLOCK);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        give(addrs[i]);
+    }
+    model_fail(MODEL_ALLOC, 0, 30, ZONE_GPU_OUT_OF_MEMORY);
+    start_clock();
+    zone_addr_t large = take(6 * BLOCK);
+    ck_assert(model_is_held(large));
+    ck_assert_uint_le(elapsed(), 100 * MS);
+    ck_assert_uint_eq(counts().oom_rung, 1);
+}
+END_TEST
+
+/* But not for long: it may be a neighbour that has it. */
+START_TEST(does_not_wait_for_a_neighbour)
+{
+    zone_addr_t addr;
+    pool_reopen(ROOM * BLOCK, "min_free_mb:0,oom_wait_ms:10000");
+    give(take(2 * BLOCK));
+    model_fail(MODEL_ALLOC, 0, 1000000, ZONE_GPU_OUT_OF_MEMORY);
+    start_clock();
+    ck_assert_int_eq(try_take(BLOCK, &addr), ZONE_GPU_OUT_OF_MEMORY);
+    ck_assert_uint_le(elapsed(), 1100 * MS);
+    ck_assert_uint_eq(counts().ooms, 1);
+}
+END_TEST
+
 /* Memory that work may still use never goes back, nor does any beside running work: the driver
  * would wait for it. */
 START_TEST(keeps_what_is_not_ready)
@@ -295,6 +329,8 @@ static Suite *ladder_suite(void)
     tcase_add_test(tcase, hopeless_request_fails_at_once);
     tcase_add_test(tcase, gives_back_other_classes);
     tcase_add_test(tcase, gives_everything_back_to_a_fragmented_driver);
+    tcase_add_test(tcase, waits_while_the_driver_clears);
+    tcase_add_test(tcase, does_not_wait_for_a_neighbour);
     tcase_add_test(tcase, keeps_what_is_not_ready);
     tcase_add_test(tcase, closes_the_open_epoch);
     tcase_add_test(tcase, neighbour_takes_what_was_given_back);
