@@ -248,12 +248,12 @@ static void op_capture(struct thread *thread)
         REQUIRE(end == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || rc == INJECTED,
                 "the end of a capture that was spoilt gave %d", (int)end);
     }
-    claim_disturb(-1);
     if (rng_once_in(&thread->rng, 8)) {
         /* A capture that nobody ends. */
         MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     }
     MUST(cuStreamDestroy(stream));
+    claim_disturb(-1);
     if (victim) {
         block_free(thread, victim);
     }
