@@ -62,7 +62,7 @@ static void exit_wait_pool(struct zone_pool *pool, void *arg)
 
 static void exit_wait(void)
 {
-    if (zone_life_is_on() && !zone_capture_is_active()) {
+    if (zone_life_is_on() && !zone_life_inside && !zone_capture_is_active()) {
         zone_registry_each(exit_wait_pool, NULL);
     }
 }

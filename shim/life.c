@@ -22,6 +22,7 @@
 enum { LIFE_FD_MIN = 512, EXIT_BAD_CONFIGURATION = 78 };
 
 struct zone_life_page *_Atomic zone_life_page;
+_Thread_local volatile bool zone_life_inside;
 
 static pthread_mutex_t life_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct zone_options life_options;

@@ -20,6 +20,11 @@ struct zone_life_page {
 
 extern struct zone_life_page *_Atomic zone_life_page;
 
+/* Whether this thread is in the middle of an allocation or a free. A signal handler that calls
+ * exit() then runs our exit handler under whatever locks the interrupted call holds, ours or the
+ * driver's. */
+extern _Thread_local volatile bool zone_life_inside;
+
 /* Whether libzone serves in this process. Costs two loads. */
 static inline bool zone_life_is_on(void)
 {

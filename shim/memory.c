@@ -81,12 +81,9 @@ static ZONE_COLD CUresult memory_past_pool(const struct zone_driver *driver, str
     return rc;
 }
 
-CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+static inline CUresult memory_alloc(const struct zone_driver *driver, CUdeviceptr *dptr,
+                                    size_t bytes)
 {
-    const struct zone_driver *driver = zone_driver();
-    if (ZONE_UNLIKELY(!driver)) {
-        return CUDA_ERROR_NOT_INITIALIZED;
-    }
     if (ZONE_UNLIKELY(!dptr || bytes == 0 || zone_life_is_child())) {
         return ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
     }
@@ -106,6 +103,19 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     return rc;
 }
 
+CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+{
+    const struct zone_driver *driver = zone_driver();
+    if (ZONE_UNLIKELY(!driver)) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    bool before = zone_life_inside; /* true in a signal handler that allocates */
+    zone_life_inside = true;
+    CUresult rc = memory_alloc(driver, dptr, bytes);
+    zone_life_inside = before;
+    return rc;
+}
+
 /* What a second free of a block returns: as natively, INVALID_VALUE, or the fault that the context
  * has. */
 static ZONE_COLD CUresult memory_double_free(const struct zone_block *block)
@@ -115,12 +125,8 @@ static ZONE_COLD CUresult memory_double_free(const struct zone_block *block)
     return fault ? fault : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
+static inline CUresult memory_free(const struct zone_driver *driver, CUdeviceptr dptr)
 {
-    const struct zone_driver *driver = zone_driver();
-    if (ZONE_UNLIKELY(!driver)) {
-        return CUDA_ERROR_NOT_INITIALIZED;
-    }
     struct zone_block *block = zone_life_is_on() ? zone_ptrmap_get(dptr) : NULL;
     if (ZONE_UNLIKELY(!block)) {
         if (dptr != 0 && zone_life_is_on()) {
@@ -138,6 +144,19 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
         return zone_pool_free_for_real(block);
     }
     return zone_pool_free(block, ZONE_FREE_BY_FREE);
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
+{
+    const struct zone_driver *driver = zone_driver();
+    if (ZONE_UNLIKELY(!driver)) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    bool before = zone_life_inside;
+    zone_life_inside = true;
+    CUresult rc = memory_free(driver, dptr);
+    zone_life_inside = before;
+    return rc;
 }
 
 /* Memory of cudaMalloc freed in stream order. All work that may use it has been submitted by now or
