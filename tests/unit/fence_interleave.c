@@ -491,13 +491,25 @@ static bool under_valgrind(void)
     return preload && strstr(preload, "vgpreload");
 }
 
+/* All runs in one thread, and the checker does not know coroutines. */
+static bool under_thread_sanitizer(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return true;
+#elif defined(__has_feature)
+    return __has_feature(thread_sanitizer);
+#else
+    return false;
+#endif
+}
+
 int main(void)
 {
     enum { SKIPPED = 77 };
     setvbuf(stdout, NULL, _IOLBF, 0);
     bool failed = false;
-    if (under_valgrind()) {
-        printf("skipped: coroutines under valgrind\n");
+    if (under_valgrind() || under_thread_sanitizer()) {
+        printf("skipped: coroutines under a checker\n");
         return SKIPPED;
     }
     for (unsigned i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]) && !failed; i++) {

@@ -11,21 +11,6 @@
 #include <string.h>
 #include <ucontext.h>
 
-#if defined(__SANITIZE_THREAD__)
-#define INTERLEAVE_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define INTERLEAVE_TSAN 1
-#endif
-#endif
-
-#ifdef INTERLEAVE_TSAN
-void *__tsan_create_fiber(unsigned flags);
-void __tsan_destroy_fiber(void *fiber);
-void __tsan_switch_to_fiber(void *fiber, unsigned flags);
-void *__tsan_get_current_fiber(void);
-#endif
-
 /* Locals must lie on the stack that is hashed, not in the sanitizer's own memory. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
@@ -44,7 +29,6 @@ enum {
 
 struct thread {
     ucontext_t context;
-    void *fiber;
     unsigned op;
     bool inside; /* an operation is under way */
     char stack[STACK] __attribute__((aligned(64)));
@@ -61,9 +45,6 @@ struct trace {
 
 static struct thread threads[INTERLEAVE_THREADS];
 static ucontext_t scheduler;
-#ifdef INTERLEAVE_TSAN
-static void *scheduler_fiber;
-#endif
 static const struct interleave_scenario *scenario;
 static struct interleave_counts counts;
 static int running;
@@ -195,9 +176,6 @@ static void note(const char *what)
 
 static void to_scheduler(struct thread *thread)
 {
-#ifdef INTERLEAVE_TSAN
-    __tsan_switch_to_fiber(scheduler_fiber, 0);
-#endif
     swapcontext(&thread->context, &scheduler);
 }
 
@@ -226,16 +204,7 @@ static void thread_run(int index)
         makecontext(&thread->context, thread_main, 0);
         thread->inside = true;
         note(scenario->script[index][thread->op].name);
-#ifdef INTERLEAVE_TSAN
-        if (thread->fiber) {
-            __tsan_destroy_fiber(thread->fiber);
-        }
-        thread->fiber = __tsan_create_fiber(0);
-#endif
     }
-#ifdef INTERLEAVE_TSAN
-    __tsan_switch_to_fiber(thread->fiber, 0);
-#endif
     swapcontext(&scheduler, &thread->context);
     if (thread->inside) {
         /* What calls have left below, and would shine through in later ones. */
@@ -359,9 +328,6 @@ struct interleave_counts interleave_explore(const struct interleave_scenario *wh
     memset(seen, 0, sizeof(seen));
     choices_known = 0;
     failure[0] = '\0';
-#ifdef INTERLEAVE_TSAN
-    scheduler_fiber = __tsan_get_current_fiber();
-#endif
     do {
         run();
     } while (!failure[0] && choices_next());

@@ -255,6 +255,7 @@ static Suite *fence_suite(void)
 {
     Suite *suite = suite_create("fence");
     TCase *tcase = tcase_create("fence");
+    tcase_set_timeout(tcase, 30); /* under checkers */
     tcase_add_checked_fixture(tcase, fence_setup, NULL);
     tcase_add_test(tcase, number_before_record);
     tcase_add_test(tcase, stamp_is_the_open_epoch);

@@ -254,6 +254,7 @@ static Suite *fence_wait_suite(void)
 {
     Suite *suite = suite_create("fence wait");
     TCase *tcase = tcase_create("fence wait");
+    tcase_set_timeout(tcase, 30); /* under checkers */
     tcase_add_checked_fixture(tcase, fence_setup, NULL);
     tcase_add_test(tcase, free_waits_only_for_what_was_before_it);
     tcase_add_test(tcase, waits_for_the_mark_that_suffices);

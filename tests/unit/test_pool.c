@@ -310,6 +310,7 @@ static Suite *pool_suite(void)
 {
     Suite *suite = suite_create("pool");
     TCase *tcase = tcase_create("pool");
+    tcase_set_timeout(tcase, 30); /* under checkers */
     tcase_add_checked_fixture(tcase, pool_setup, pool_teardown);
     tcase_add_test(tcase, same_class_is_reused);
     tcase_add_test(tcase, classes);

@@ -278,6 +278,7 @@ static Suite *pool_wait_suite(void)
 {
     Suite *suite = suite_create("pool wait");
     TCase *tcase = tcase_create("pool wait");
+    tcase_set_timeout(tcase, 30); /* under checkers */
     tcase_add_checked_fixture(tcase, pool_setup, pool_teardown);
     tcase_add_loop_test(tcase, budget, 0, sizeof(budgets) / sizeof(budgets[0]));
     tcase_add_test(tcase, one_wait_settles_many_frees);

@@ -204,6 +204,7 @@ static Suite *ptrmap_suite(void)
 {
     Suite *suite = suite_create("ptrmap");
     TCase *tcase = tcase_create("ptrmap");
+    tcase_set_timeout(tcase, 30); /* under checkers */
     tcase_add_checked_fixture(tcase, NULL, teardown);
     tcase_add_test(tcase, exact_bases_only);
     tcase_add_test(tcase, pages_with_many_blocks);
