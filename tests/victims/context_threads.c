@@ -6,7 +6,7 @@
  */
 #include "tools.h"
 
-enum { THREADS = 4, WORDS = 4096, MAILBOXES = 4 };
+enum { THREADS = 6, WORDS = 4096, MAILBOXES = 4 };
 
 static uint32_t failures; /* atomic */
 static uint32_t rounds;
@@ -30,7 +30,7 @@ static void one_life(uint32_t name)
     CUcontext context = new_context(0);
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     OK(cuMemAlloc(&live, WORDS * 4)); /* never freed */
-    for (uint32_t i = 0; i < 20; i++) {
+    for (uint32_t i = 0; i < 5; i++) {
         OK(cuMemAlloc(&ptr, i % 2 ? WORDS * 4 : 2 * MIB));
         fill_and_check(stream, ptr, name + i);
         OK(cuMemFree(ptr));
@@ -83,7 +83,7 @@ int main(void)
     size_t before;
     size_t after;
     victim_start();
-    rounds = simulated() ? 16 : 3; /* a real context takes a tenth of a second to make */
+    rounds = simulated() ? 60 : 3; /* a real context takes a tenth of a second to make */
     OK(cuCtxSynchronize());
     both(live_and_die, NULL, 1);
     OK(cuMemGetInfo(&before, NULL));

@@ -43,6 +43,22 @@ static void other_sizes(void)
     OK(cuMemFree(ptr));
 }
 
+/* Pieces of which each takes almost twice its size, as the driver's steps are 2 MiB. */
+static void small_pieces(void)
+{
+    CUdeviceptr pieces[PIECES * 5 / 2];
+    CUdeviceptr ptr;
+    for (size_t i = 0; i < PIECES * 5 / 2; i++) {
+        OK(cuMemAlloc(&pieces[i], 2 * MIB + 512));
+    }
+    for (size_t i = 0; i < PIECES * 5 / 2; i++) {
+        OK(cuMemFree(pieces[i]));
+    }
+    OK(cuMemAlloc(&ptr, PIECES * PIECE));
+    check_contents(ptr, PIECES * PIECE);
+    OK(cuMemFree(ptr));
+}
+
 /* The freed block is still written when the larger one is asked for. */
 static void busy_block(void)
 {
@@ -106,6 +122,7 @@ int main(void)
     CHECK(left > PIECES * PIECE + 2 * PIECE && total < 2 * PIECES * PIECE, "%zu of %zu", left,
           total);
     other_sizes();
+    small_pieces();
     busy_block();
     last_error();
     hopeless();

@@ -17,7 +17,6 @@
 enum { KEPT_FROM = 512, LIMIT_S = 20 };
 
 static char *self;
-static uint32_t rounds; /* atomic */
 
 static void allocate(int times)
 {
@@ -53,27 +52,31 @@ static void fork_and_exit(void)
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-static void allocate_for_ever(void *unused)
+static void allocate_for_ever(void *data)
 {
-    (void)unused;
+    uint32_t *rounds = data;
     for (;;) {
         CUdeviceptr ptr = 0;
         /* While the process goes down the driver may refuse. */
         if (cuMemAlloc(&ptr, 4 * KIB) == CUDA_SUCCESS) {
             cuMemFree(ptr);
         }
-        __atomic_fetch_add(&rounds, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_add(rounds, 1, __ATOMIC_SEQ_CST);
     }
 }
 
+/* They are in the middle of it when the process goes. */
 static void with_threads(void)
 {
     static struct worker workers[3];
+    static uint32_t rounds[3];
     for (int i = 0; i < 3; i++) {
-        worker_start(&workers[i], allocate_for_ever, NULL);
+        worker_start(&workers[i], allocate_for_ever, &rounds[i]);
     }
-    while (read_word(&rounds) < 100) {
-        sleep_ms(0.1);
+    for (int i = 0; i < 3; i++) {
+        while (read_word(&rounds[i]) < 30) {
+            sleep_ms(0.1);
+        }
     }
 }
 
