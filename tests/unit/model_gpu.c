@@ -170,8 +170,13 @@ void model_set_neighbour(size_t bytes)
 
 void model_fail(enum model_call call, unsigned skip, unsigned times, int rc)
 {
-    ck_assert_uint_lt(model.failures, MODEL_FAIL_MAX);
-    model.failure[model.failures++] = (struct model_failure){call, skip, times, rc};
+    unsigned i = 0;
+    while (i < model.failures && model.failure[i].times > 0) {
+        i++;
+    }
+    ck_assert_uint_lt(i, MODEL_FAIL_MAX);
+    model.failures = i < model.failures ? model.failures : i + 1;
+    model.failure[i] = (struct model_failure){call, skip, times, rc};
 }
 
 void model_set_fault(int rc)
