@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Victim: one thread captures again and again while another allocates and frees blocks for which a
- * pool records events. In thread-local and relaxed mode neither may notice the other; in global
- * mode a refused call and a lost capture go together. Usage: capture_threads MODE.
+ * Victim: one thread captures again and again while others allocate and free blocks for which a
+ * pool records events. In thread-local and relaxed mode nobody may notice the others; in
+ * global mode a refused call and a lost capture go together. Usage: capture_threads MODE.
  */
 #include "tools.h"
 
 #include <string.h>
 
-enum { CYCLES = 200, USE_EVERY = 20 };
+enum { OTHERS = 4, USE_EVERY = 20 };
 
+static int cycles;
 static CUstreamCaptureMode mode;
 static CUdeviceptr sum;
 static uint32_t refused; /* atomic; calls of the other thread that a capture forbade */
@@ -70,9 +71,12 @@ static int capture(CUstream stream)
 {
     uint32_t total = 0;
     int ended = 0;
-    for (int i = 0; i < CYCLES; i++) {
+    for (int i = 0; i < cycles; i++) {
         CUgraph graph = NULL;
         uint32_t before = __atomic_load_n(&refused, __ATOMIC_SEQ_CST);
+        /* The other thread is at a different place each time. */
+        for (double until = now_us() + i % 32; now_us() < until;) {
+        }
         OK(cuStreamBeginCapture(stream, mode));
         CUresult rc = CUDA_SUCCESS;
         if (mode == CU_STREAM_CAPTURE_MODE_GLOBAL) {
@@ -104,6 +108,8 @@ int main(int argc, char **argv)
            : strcmp(name, "relaxed") == 0 ? CU_STREAM_CAPTURE_MODE_RELAXED
                                           : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     victim_start();
+    bool many = simulated() && pooled() && mode != CU_STREAM_CAPTURE_MODE_GLOBAL;
+    cycles = many ? 5000 : 200;
     if (strcmp(name, "per-thread") != 0) {
         stream = new_stream(CU_STREAM_NON_BLOCKING);
     }
@@ -111,12 +117,16 @@ int main(int argc, char **argv)
     OK(cuMemsetD32(sum, 0, 1));
     launch_add(stream, sum, 1, 0); /* loads the kernel */
     OK(cuCtxSynchronize());
-    struct worker worker;
-    worker_start(&worker, allocate_and_free, NULL);
+    struct worker workers[OTHERS];
+    for (int i = 0; i < OTHERS; i++) {
+        worker_start(&workers[i], allocate_and_free, NULL);
+    }
     int ended = capture(stream);
     __atomic_store_n(&stop, 1, __ATOMIC_SEQ_CST);
-    worker_join(&worker);
-    CHECK(ended == CYCLES || mode == CU_STREAM_CAPTURE_MODE_GLOBAL, "%d", ended);
+    for (int i = 0; i < OTHERS; i++) {
+        worker_join(&workers[i]);
+    }
+    CHECK(ended == cycles || mode == CU_STREAM_CAPTURE_MODE_GLOBAL, "%d", ended);
     OK(cuCtxSynchronize());
     return 0;
 }
