@@ -24,8 +24,8 @@ REPORTING = (
 
 
 def default_signals() -> None:
-    """A shell cannot trap what is ignored at its start, as SIGINT is in a background job."""
-    for number in (signal.SIGINT, signal.SIGQUIT):
+    """A shell cannot trap what is ignored at its start, as in a background job or under nohup."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
