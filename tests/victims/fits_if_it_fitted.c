@@ -61,7 +61,7 @@ static void freed_but_in_use(size_t most)
 {
     CUdeviceptr ptr;
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    OK(cuMemAlloc(&ptr, most));
+    alloc_soon(&ptr, most);
     launch_spin(stream, 30);
     launch_fill(stream, ptr, 1024, 1);
     OK(cuMemFree(ptr));
