@@ -126,12 +126,23 @@ static uint64_t ladder_deadline(const struct zone_pool *pool)
 }
 
 /* Not even everything that all pools of the device could give back would do: a program that looks
- * for the limit by trying must neither wait nor lose what is cached. */
+ * for the limit by trying must neither wait nor lose what is cached. What another thread moves from
+ * one place to the other while this one adds up must not be missed in both, so three sums agree. */
 static bool ladder_is_hopeless(const struct zone_pool *pool, size_t bytes)
 {
-    size_t free_bytes, total;
-    return pool->process->gpu->mem_info(pool->ctx, &free_bytes, &total) == ZONE_GPU_OK &&
-           bytes > free_bytes + zone_registry_cached_at_most(pool->device);
+    enum { LOOKS = 3 };
+    for (unsigned i = 0; i < LOOKS; i++) {
+        size_t free_bytes, total;
+        size_t before = zone_registry_cached_at_most(pool->device);
+        if (pool->process->gpu->mem_info(pool->ctx, &free_bytes, &total) != ZONE_GPU_OK) {
+            return false;
+        }
+        size_t after = zone_registry_cached_at_most(pool->device);
+        if (bytes <= free_bytes + (before > after ? before : after)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Rung 4: gives back and asks the driver again. *ret_given: something was given back. */
@@ -162,9 +173,11 @@ static int ladder_give_and_grow(struct zone_pool *pool, size_t bytes, size_t req
 }
 
 /* Rungs 3 to 5. What is given back here another thread may take, which then has cached memory of
- * its own: so again, as long as anything moves. And the driver clears large memory that it got back
- * before it has it to give: seen natively on an H200, where 105 of 140 GiB freed in three pieces
- * and asked for at once were refused. A program's own free had given it that time. */
+ * its own: so again, as long as anything moves, or may: a block that another thread has taken out
+ * to give back is on its way for as long as the driver's free waits. And the driver clears large
+ * memory that it got back before it has it to give: seen natively on an H200, where 105 of 140 GiB
+ * freed in three pieces and asked for at once were refused. A program's own free had given it that
+ * time. */
 static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, size_t req_bytes,
                                           zone_addr_t *ret_addr)
 {
@@ -201,7 +214,8 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
             gpu->sleep_ns(NAP_NS_MAX);
         }
     } while (rc == ZONE_GPU_OUT_OF_MEMORY && now < deadline &&
-             (idle < ROUNDS_WITHOUT_ANY || (given_ns > 0 && now - given_ns < CLEARING_NS)));
+             (idle < ROUNDS_WITHOUT_ANY || (given_ns > 0 && now - given_ns < CLEARING_NS) ||
+              zone_registry_cached_at_most(pool->device) > 0));
     if (rc == ZONE_GPU_OUT_OF_MEMORY) {
         zone_count_add(&pool->counts.ooms, 1);
     }
