@@ -50,7 +50,8 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int fl
         return CUDA_ERROR_NOT_INITIALIZED;
     }
     CUresult rc = ZONE_REAL(driver, cuMemAllocManaged)(dptr, bytes, flags);
-    if (zone_retry_worth(driver, rc)) {
+    unsigned tries = 0;
+    while (zone_retry_worth(driver, rc, &tries)) {
         rc = zone_retry_done(ZONE_REAL(driver, cuMemAllocManaged)(dptr, bytes, flags));
     }
     if (rc == CUDA_SUCCESS && zone_life_start()) {

@@ -44,7 +44,8 @@ static ZONE_COLD CUresult memory_first(const struct zone_driver *driver, CUconte
     bool exact = process->options->backend == ZONE_BACKEND_OFF || class == 0;
     uint64_t start = process->gpu->now_ns();
     CUresult rc = ZONE_REAL(driver, cuMemAlloc_v2)(dptr, exact ? bytes : class);
-    if (zone_retry_worth(driver, rc)) {
+    unsigned tries = 0;
+    while (zone_retry_worth(driver, rc, &tries)) {
         /* Another context's pool may hold what this one lacks. */
         rc = zone_retry_done(ZONE_REAL(driver, cuMemAlloc_v2)(dptr, exact ? bytes : class));
     }

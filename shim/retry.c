@@ -10,18 +10,30 @@
 #include "life.h"
 #include "tally.h"
 
-static ZONE_COLD bool retry_rescue(const struct zone_driver *driver)
+enum { RETRIES = 8, NAP_NS = 1000000 };
+
+static ZONE_COLD bool retry_rescue(const struct zone_driver *driver, unsigned tries)
 {
     CUcontext ctx;
     struct zone_pool *pool = zone_context_pool(driver, &ctx);
-    ZONE_TALLY(retries);
-    return zone_registry_rescue(pool ? pool->device : -1, NULL) > 0;
+    if (tries == 0) {
+        ZONE_TALLY(retries);
+    }
+    if (zone_registry_rescue(pool ? pool->device : -1, NULL) > 0) {
+        return true;
+    }
+    /* Another thread may be about to give back what it has taken out of a pool. */
+    if (!pool || zone_registry_cached_at_most(pool->device) == 0) {
+        return false;
+    }
+    zone_life_process()->gpu->sleep_ns(NAP_NS);
+    return true;
 }
 
-bool zone_retry_worth(const struct zone_driver *driver, CUresult rc)
+bool zone_retry_worth(const struct zone_driver *driver, CUresult rc, unsigned *tries)
 {
-    return ZONE_UNLIKELY(rc == CUDA_ERROR_OUT_OF_MEMORY) && zone_life_is_on() &&
-           !zone_capture_is_active() && retry_rescue(driver);
+    return ZONE_UNLIKELY(rc == CUDA_ERROR_OUT_OF_MEMORY) && *tries < RETRIES && zone_life_is_on() &&
+           !zone_capture_is_active() && retry_rescue(driver, (*tries)++);
 }
 
 CUresult zone_retry_done(CUresult rc)
@@ -50,7 +62,8 @@ static CUresult retry_counted(CUresult rc, _Atomic uint64_t *tally)
             return CUDA_ERROR_NOT_INITIALIZED;                                                     \
         }                                                                                          \
         CUresult rc = ZONE_REAL(driver, name) args;                                                \
-        if (zone_retry_worth(driver, rc)) {                                                        \
+        unsigned tries = 0;                                                                        \
+        while (zone_retry_worth(driver, rc, &tries)) {                                             \
             rc = zone_retry_done(ZONE_REAL(driver, name) args);                                    \
         }                                                                                          \
         return retry_counted(rc, tally);                                                           \
