@@ -123,22 +123,45 @@ bool zone_ptrmap_set(struct zone_block *block)
     return done;
 }
 
+/* Takes out what leads from addr to this block; NULL: to any. */
+static void ptrmap_clear_locked(zone_addr_t addr, const struct zone_block *only)
+{
+    struct branch *branch = branch_of(addr);
+    if (!branch) {
+        return;
+    }
+    _Atomic uintptr_t *page = page_slot(branch, addr);
+    uintptr_t slot = atomic_load_explicit(page, memory_order_relaxed);
+    leaf_slot *entry = slot & 1 ? &slot_leaf(slot)[leaf_index(addr)] : NULL;
+    struct zone_block *there =
+        entry ? atomic_load_explicit(entry, memory_order_relaxed) : (struct zone_block *)slot;
+    if (!there || there->addr != addr || (only && there != only)) {
+        return;
+    }
+    if (!only) {
+        block_supersede(there);
+    }
+    if (entry) {
+        atomic_store_explicit(entry, NULL, memory_order_release);
+    } else {
+        atomic_store_explicit(page, 0, memory_order_release);
+    }
+}
+
 void zone_ptrmap_remove(struct zone_block *block)
 {
     pthread_mutex_lock(&ptrmap_lock);
-    struct branch *branch = branch_of(block->addr);
-    if (branch) {
-        _Atomic uintptr_t *page = page_slot(branch, block->addr);
-        uintptr_t slot = atomic_load_explicit(page, memory_order_relaxed);
-        if (slot & 1) {
-            leaf_slot *entry = &slot_leaf(slot)[leaf_index(block->addr)];
-            if (atomic_load_explicit(entry, memory_order_relaxed) == block) {
-                atomic_store_explicit(entry, NULL, memory_order_release);
-            }
-        } else if (slot == (uintptr_t)block) {
-            atomic_store_explicit(page, 0, memory_order_release);
-        }
+    ptrmap_clear_locked(block->addr, block);
+    pthread_mutex_unlock(&ptrmap_lock);
+}
+
+void zone_ptrmap_evict(zone_addr_t addr)
+{
+    if (ZONE_LIKELY(!zone_ptrmap_get(addr))) {
+        return;
     }
+    pthread_mutex_lock(&ptrmap_lock);
+    ptrmap_clear_locked(addr, NULL);
     pthread_mutex_unlock(&ptrmap_lock);
 }
 

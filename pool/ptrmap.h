@@ -21,6 +21,10 @@ bool zone_ptrmap_set(struct zone_block *block);
 /* Takes the block out if it is still what its address leads to. */
 void zone_ptrmap_remove(struct zone_block *block);
 
+/* The driver has given addr to somebody whom the map does not know: what is there is stale, as in
+ * zone_ptrmap_set. A thread that has just given the address back may not have removed it yet. */
+void zone_ptrmap_evict(zone_addr_t addr);
+
 /* Calls visit for every block, holding the map's lock: visit must not call back into the map. A
  * block for which visit returns true is taken out. */
 void zone_ptrmap_sweep(bool (*visit)(struct zone_block *block, void *arg), void *arg);

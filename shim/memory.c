@@ -23,18 +23,28 @@ static bool memory_passes(void)
            zone_capture_is_active();
 }
 
+/* The driver allocates and no pool learns of it. */
+static CUresult memory_foreign(const struct zone_driver *driver, CUdeviceptr *dptr, size_t bytes)
+{
+    CUresult rc = ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
+    if (rc == CUDA_SUCCESS && zone_life_is_on()) {
+        zone_ptrmap_evict(*dptr);
+    }
+    return rc;
+}
+
 /* The driver allocates; the pool of whoever owns the memory is made and learns of it. */
 static ZONE_COLD CUresult memory_first(const struct zone_driver *driver, CUcontext ctx,
                                        CUdeviceptr *dptr, size_t bytes)
 {
     if (!ctx) {
         ZONE_TALLY(bypass_no_context);
-        return ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
+        return memory_foreign(driver, dptr, bytes);
     }
     if (zone_capture_is_active()) {
         /* Making a pool asks the driver things that a capture may not allow. */
         ZONE_TALLY(bypass_capture);
-        return ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
+        return memory_foreign(driver, dptr, bytes);
     }
     if (!zone_life_start()) {
         return ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);

@@ -8,6 +8,7 @@
 #include "context.h"
 #include "hooks.h"
 #include "life.h"
+#include "ptrmap.h"
 #include "tally.h"
 
 enum { RETRIES = 8, NAP_NS = 1000000 };
@@ -45,16 +46,19 @@ CUresult zone_retry_done(CUresult rc)
 }
 
 /* Counts an allocation that went past the pool. It starts the report even in a program that makes
- * no other. */
-static CUresult retry_counted(CUresult rc, _Atomic uint64_t *tally)
+ * no other. got, if not NULL, is device memory that the driver gave. */
+static CUresult retry_counted(CUresult rc, _Atomic uint64_t *tally, const CUdeviceptr *got)
 {
     if (tally && rc == CUDA_SUCCESS && zone_life_start()) {
         atomic_fetch_add_explicit(tally, 1, memory_order_relaxed);
+        if (got) {
+            zone_ptrmap_evict(*got);
+        }
     }
     return rc;
 }
 
-#define RETRY_HOOK(name, tally, params, args)                                                      \
+#define RETRY_HOOK(name, tally, got, params, args)                                                 \
     CUresult hook_##name params                                                                    \
     {                                                                                              \
         const struct zone_driver *driver = zone_driver();                                          \
@@ -66,18 +70,19 @@ static CUresult retry_counted(CUresult rc, _Atomic uint64_t *tally)
         while (zone_retry_worth(driver, rc, &tries)) {                                             \
             rc = zone_retry_done(ZONE_REAL(driver, name) args);                                    \
         }                                                                                          \
-        return retry_counted(rc, tally);                                                           \
+        return retry_counted(rc, tally, got);                                                      \
     }
 
 #define HOOK_RESOLVE(name, params, args)
 #define HOOK_SERVE(name, params, args)
-#define HOOK_RETRY(name, params, args)          RETRY_HOOK(name, NULL, params, args)
-#define RETRY_COUNTED(name, what, params, args) RETRY_HOOK(name, &zone_tally.what, params, args)
-#define HOOK_RETRY_pitch(name, params, args)    RETRY_COUNTED(name, bypass_pitch, params, args)
-#define HOOK_RETRY_async(name, params, args)    RETRY_COUNTED(name, bypass_async, params, args)
-#define HOOK_RETRY_host(name, params, args)     RETRY_COUNTED(name, bypass_host, params, args)
-#define HOOK_RETRY_array(name, params, args)    RETRY_COUNTED(name, bypass_array, params, args)
-#define HOOK_RETRY_vmm(name, params, args)      RETRY_COUNTED(name, bypass_vmm, params, args)
+#define HOOK_RETRY(name, params, args) RETRY_HOOK(name, NULL, NULL, params, args)
+#define RETRY_COUNTED(name, what, got, params, args)                                               \
+    RETRY_HOOK(name, &zone_tally.what, got, params, args)
+#define HOOK_RETRY_pitch(name, params, args) RETRY_COUNTED(name, bypass_pitch, dptr, params, args)
+#define HOOK_RETRY_async(name, params, args) RETRY_COUNTED(name, bypass_async, dptr, params, args)
+#define HOOK_RETRY_host(name, params, args)  RETRY_COUNTED(name, bypass_host, NULL, params, args)
+#define HOOK_RETRY_array(name, params, args) RETRY_COUNTED(name, bypass_array, NULL, params, args)
+#define HOOK_RETRY_vmm(name, params, args)   RETRY_COUNTED(name, bypass_vmm, NULL, params, args)
 
 #define HOOK(name, kind, params, args) HOOK_##kind(name, params, args)
 #define CALL(name, params)
