@@ -124,6 +124,32 @@ START_TEST(superseded_blocks_are_gone)
 }
 END_TEST
 
+/* Memory that went to somebody whom the map does not know. */
+START_TEST(evicted_by_address)
+{
+    struct zone_block *lonely = enter(BASE + 7 * PAGE);
+    zone_ptrmap_evict(BASE + 7 * PAGE + 512); /* nobody's, in the page of another */
+    zone_ptrmap_evict(BASE + 8 * PAGE);
+    zone_ptrmap_evict(0);
+    zone_ptrmap_evict(UINT64_MAX);
+    ck_assert_ptr_eq(zone_ptrmap_get(BASE + 7 * PAGE), lonely);
+    ck_assert_int_eq(lonely->state, ZONE_BLOCK_LIVE);
+    zone_ptrmap_evict(BASE + 7 * PAGE);
+    ck_assert_ptr_null(zone_ptrmap_get(BASE + 7 * PAGE));
+    ck_assert_int_eq(lonely->state, ZONE_BLOCK_GONE);
+
+    struct zone_block *first = enter(BASE);
+    struct zone_block *leaving = enter(BASE + 512);
+    atomic_store(&leaving->state, ZONE_BLOCK_LEAVING);
+    zone_ptrmap_evict(BASE + 512);
+    ck_assert_ptr_null(zone_ptrmap_get(BASE + 512));
+    ck_assert_int_eq(leaving->state, ZONE_BLOCK_LEAVING);
+    ck_assert_ptr_eq(zone_ptrmap_get(BASE), first);
+    zone_ptrmap_remove(leaving); /* its owner comes late */
+    ck_assert_ptr_eq(zone_ptrmap_get(BASE), first);
+}
+END_TEST
+
 /* A record that serves another address must not be found under its old one. */
 START_TEST(recycled_records)
 {
@@ -211,6 +237,7 @@ static Suite *ptrmap_suite(void)
     tcase_add_test(tcase, addresses_beyond_48_bits);
     tcase_add_test(tcase, removed_only_by_its_own_block);
     tcase_add_test(tcase, superseded_blocks_are_gone);
+    tcase_add_test(tcase, evicted_by_address);
     tcase_add_test(tcase, recycled_records);
     tcase_add_test(tcase, sweep);
     tcase_add_test(tcase, random_against_a_table);
