@@ -151,7 +151,13 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
     }
     int rc = zone_fence_close(&pool->fence, pool->process->gpu, pool->ctx, bytes,
                               by == ZONE_FREE_BY_FREE, &ticket);
-    *open = (struct thread_frees){.pool = pool};
+    /* A record that failed is made up for by the thread's next free. */
+    *open = (struct thread_frees){.pool = pool, .frees = rc == ZONE_GPU_OK ? 0 : FREES_A_RECORD};
+    if (rc == ZONE_GPU_REFUSED && by == ZONE_FREE_BY_FREE && pool_waits(pool)) {
+        /* A capture has begun beside this free: the driver's own is the only one that can wait. */
+        zone_ledger_hand_out(&pool->ledger, block->bytes, block->req_bytes);
+        return zone_pool_free_for_real(block);
+    }
     block->stamp = ticket.epoch;
     zone_bin_push(bin, block);
     if (zone_gpu_is_fault(rc)) {
