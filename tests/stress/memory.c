@@ -48,7 +48,9 @@ static void check_new(struct thread *thread, const struct block *block)
     int sync = 0;
     CUdeviceptr inside = block->ptr + rng_below(&thread->rng, (uint32_t)block->bytes);
     MUST(cuMemGetAddressRange(&base, &size, inside));
-    REQUIRE(base == block->ptr && size == block->bytes, "range of %#llx is %#llx, %zu, not %zu",
+    /* A pool whose questions to the driver fail does not learn of a block, whose class it asked. */
+    bool right = size == block->bytes || (stress.plan.inject && size - block->bytes < 512);
+    REQUIRE(base == block->ptr && right, "range of %#llx is %#llx, %zu, not %zu",
             (unsigned long long)block->ptr, (unsigned long long)base, size, block->bytes);
     MUST(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block->ptr));
     REQUIRE(sync == 0, "new memory has SYNC_MEMOPS set");

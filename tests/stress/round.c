@@ -206,7 +206,7 @@ int round_run(const struct round_options *options)
     size_t chunks = stress_capacity() / (2 * MIB);
     /* The modules of both places. */
     claim_init(chunks - PLACES);
-    if (!stress.simulated || stress.plan.async || !stress.conf.exact) {
+    if (!stress.simulated || stress.plan.async || stress.plan.inject || !stress.conf.exact) {
         claim_disturb(1);
     }
     for (unsigned i = 0; i < options->threads; i++) {
