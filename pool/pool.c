@@ -149,8 +149,13 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
     if (block->bytes >= ZONE_BIN_LARGE) {
         bytes += block->bytes;
     }
+    /* Before the record: a free beside it then counts as open, though the record may cover it. */
+    atomic_store_explicit(&pool->open_frees, false, memory_order_relaxed);
     int rc = zone_fence_close(&pool->fence, pool->process->gpu, pool->ctx, bytes,
                               by == ZONE_FREE_BY_FREE, &ticket);
+    if (rc != ZONE_GPU_OK) {
+        atomic_store_explicit(&pool->open_frees, true, memory_order_relaxed);
+    }
     /* A record that failed is made up for by the thread's next free. */
     *open = (struct thread_frees){.pool = pool, .frees = rc == ZONE_GPU_OK ? 0 : FREES_A_RECORD};
     if (rc == ZONE_GPU_REFUSED && by == ZONE_FREE_BY_FREE && pool_waits(pool)) {
@@ -204,6 +209,9 @@ int zone_pool_free(struct zone_block *block, enum zone_free_by by)
     if (ZONE_LIKELY(block->bytes < ZONE_BIN_LARGE && !pool_record_due(pool, block->bytes) &&
                     !pool_waits(pool) &&
                     !atomic_load_explicit(&pool->tight, memory_order_relaxed))) {
+        if (ZONE_UNLIKELY(!atomic_load_explicit(&pool->open_frees, memory_order_relaxed))) {
+            atomic_store_explicit(&pool->open_frees, true, memory_order_relaxed);
+        }
         block->stamp = zone_fence_stamp(&pool->fence);
         zone_bin_push(bin, block);
         return ZONE_GPU_OK;

@@ -57,10 +57,12 @@ struct zone_pool {
     struct zone_process *process; /* const */
     void *ctx;                    /* const while in use; NULL: the pool is free to be taken */
     void *leaving;                /* registry lock; ctx while it is being destroyed */
-    uint64_t ctx_id;              /* const; the driver's number of the context, 0 if unknown */
-    int device;                   /* const; ordinal */
-    bool primary;                 /* const; the context is its device's primary one */
-    enum zone_free_order order;   /* const */
+    _Atomic int giving;         /* threads that give blocks back just now; the context must stay */
+    _Atomic bool open_frees;    /* some free has recorded nothing since the last record */
+    uint64_t ctx_id;            /* const; the driver's number of the context, 0 if unknown */
+    int device;                 /* const; ordinal */
+    bool primary;               /* const; the context is its device's primary one */
+    enum zone_free_order order; /* const */
     size_t budget;       /* const; pending bytes a free tolerates, or their cap if automatic */
     bool budget_is_auto; /* const; see pool_budget */
     size_t min_free;     /* const; device bytes to leave free */

@@ -131,12 +131,17 @@ static bool drop_visit(struct zone_block *block, void *arg)
 
 void zone_registry_hide(struct zone_pool *pool)
 {
+    enum { NAP_NS = 50000 };
     pthread_mutex_lock(&registry_lock);
     if (pool_ctx(pool)) {
         pool->leaving = pool_ctx(pool);
-        __atomic_store_n(&pool->ctx, NULL, __ATOMIC_RELEASE);
+        __atomic_store_n(&pool->ctx, NULL, __ATOMIC_SEQ_CST);
     }
     pthread_mutex_unlock(&registry_lock);
+    /* Who gives back waits for the context's work, as its destruction does. */
+    while (atomic_load(&pool->giving) > 0) {
+        pool->process->gpu->sleep_ns(NAP_NS);
+    }
 }
 
 void zone_registry_show(struct zone_pool *pool)

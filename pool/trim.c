@@ -73,7 +73,7 @@ static uint64_t trim_oldest(struct zone_pool *pool, uint64_t ready)
     return oldest;
 }
 
-size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
+static size_t trim_give_back(struct zone_pool *pool, size_t bytes)
 {
     uint64_t ready = zone_fence_ready(&pool->fence);
     size_t given = 0;
@@ -103,6 +103,20 @@ size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
         zone_count_add(&pool->counts.trims, 1);
     }
     zone_pool_note(pool, rc);
+    return given;
+}
+
+/* The context must not be destroyed between a block's leaving and the driver's free of it: the
+ * address may be somebody else's by then. zone_registry_hide waits for us, or we see that it was
+ * first. */
+size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
+{
+    size_t given = 0;
+    atomic_fetch_add(&pool->giving, 1);
+    if (__atomic_load_n(&pool->ctx, __ATOMIC_SEQ_CST)) {
+        given = trim_give_back(pool, bytes);
+    }
+    atomic_fetch_sub(&pool->giving, 1);
     return given;
 }
 

@@ -49,7 +49,9 @@ static void exit_wait_pool(struct zone_pool *pool, void *arg)
      * now, but so may be a kernel that never ends: for a while only. */
     if (zone_fence_close(&pool->fence, gpu, pool->ctx, 0, false, &ticket) == ZONE_GPU_OK) {
         uint64_t start = gpu->now_ns();
-        bool rest = zone_fence_poll(&pool->fence, gpu, ticket.epoch, start + EXIT_WAIT_NS, &fault);
+        bool open = atomic_load_explicit(&pool->open_frees, memory_order_relaxed);
+        uint64_t deadline = open ? start + EXIT_WAIT_NS : start;
+        bool rest = zone_fence_poll(&pool->fence, gpu, ticket.epoch, deadline, &fault);
         waited = waited || gpu->now_ns() - start > EXIT_NOTICED_NS;
         if (rest && gpu->record) {
             gpu->synchronize(pool->ctx); /* at rest: returns at once, and flushes printf */
