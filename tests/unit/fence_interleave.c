@@ -7,56 +7,15 @@
  * an event that others have recorded again or that is not recorded, a wait for work that came after
  * the free, and a fence that is not empty at the end.
  */
-#include "fence.h"
-#include "interleave.h"
+#include "fence_world.h"
 #include "interleave_hooks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCKS = 6, WORK = 16, EVENTS = 16 };
-
-enum block_state { BLOCK_NONE, BLOCK_HELD, BLOCK_FREED };
-
-/* A block, and what ran on it. */
-struct block {
-    enum block_state state;
-    uint64_t stamp;
-};
-
-struct work {
-    int block;
-    bool complete;
-};
-
-enum event_state { EVENT_NEW, EVENT_RECORDED, EVENT_FAILED, EVENT_DEAD };
-
-struct event {
-    enum event_state state;
-    unsigned covers; /* work with a smaller number */
-    /* Recorded since the thread last let go of the lock, under which it chooses its event. */
-    bool changed[INTERLEAVE_THREADS];
-};
-
-/* What a thread holds and may be asked about. */
-struct actor {
-    int held;           /* its block, -1: none */
-    unsigned may_await; /* its free may wait for work below this number */
-};
-
-static struct world {
-    struct block blocks[BLOCKS];
-    struct work work[WORK];
-    struct event events[EVENTS];
-    struct actor actors[INTERLEAVE_THREADS];
-    unsigned works, made;
-    int queue[BLOCKS]; /* the bin: freed blocks in order */
-    unsigned queued;
-    unsigned generation;
-} w;
-
-static struct zone_fence fence;
+struct fence_world w;
+struct zone_fence fence;
 static bool failing_records; /* of this scenario */
 
 /* The lock: a section under it is one step. */
@@ -316,92 +275,6 @@ static void begin(void)
     }
 }
 
-static uint64_t mix_number(uint64_t hash, uint64_t number)
-{
-    return interleave_mix(hash, &number, sizeof(number));
-}
-
-/* How much work below that number runs: all that its order means from here on. */
-static uint64_t running_below(unsigned number)
-{
-    uint64_t count = 0;
-    for (unsigned i = 0; i < number && i < w.works; i++) {
-        count += !w.work[i].complete;
-    }
-    return count;
-}
-
-static bool is_spare(const struct event *event)
-{
-    for (unsigned i = 0; i < fence.spares; i++) {
-        if (fence.spare[i] == event) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Numbers and times matter only as far as they are compared. */
-static uint64_t hash_world(void)
-{
-    uint64_t hash = 1;
-    for (int i = 0; i < BLOCKS; i++) {
-        hash = mix_number(hash, w.blocks[i].state);
-        hash = mix_number(hash, w.blocks[i].state == BLOCK_FREED ? w.blocks[i].stamp : 0);
-    }
-    hash = interleave_mix(hash, w.queue, w.queued * sizeof(w.queue[0]));
-    hash = mix_number(hash, w.generation);
-    for (unsigned i = 0; i < w.works; i++) {
-        if (!w.work[i].complete) {
-            hash = mix_number(hash, (uint64_t)w.work[i].block);
-        }
-    }
-    for (unsigned i = 0; i < w.made; i++) {
-        const struct event *event = &w.events[i];
-        if (event->state == EVENT_DEAD || is_spare(event)) {
-            continue;
-        }
-        hash = mix_number(hash, (uint64_t)i << 8 | event->state);
-        hash = mix_number(hash, running_below(event->covers));
-        for (int t = 0; t < INTERLEAVE_THREADS; t++) {
-            hash = mix_number(hash, event->changed[t]);
-            hash = mix_number(hash, event->covers > w.actors[t].may_await);
-        }
-    }
-    for (int t = 0; t < INTERLEAVE_THREADS; t++) {
-        hash = mix_number(hash, (uint64_t)w.actors[t].held);
-        hash = mix_number(hash, running_below(w.actors[t].may_await));
-    }
-    return hash;
-}
-
-static uint64_t hash_fence(uint64_t hash)
-{
-    hash = mix_number(hash, fence.open);
-    hash = mix_number(hash, fence.ready);
-    hash = mix_number(hash, fence.pending);
-    hash = mix_number(hash, fence.head);
-    hash = mix_number(hash, fence.tail);
-    hash = mix_number(hash, fence.recording);
-    hash = mix_number(hash, fence.ask_newest);
-    hash = mix_number(hash, fence.carry);
-    hash = mix_number(hash, fence.spares);
-    hash = interleave_mix(hash, (const void *)fence.spare, fence.spares * sizeof(fence.spare[0]));
-    for (uint64_t i = fence.head; i < fence.tail; i++) {
-        const struct zone_mark *mark = &fence.marks[i % ZONE_FENCE_MARKS];
-        hash = mix_number(hash, mark->epoch);
-        hash = mix_number(hash, (uintptr_t)mark->event);
-        hash = mix_number(hash, mark->bytes);
-        hash = mix_number(hash, (uint64_t)mark->users << 1 | mark->settled);
-    }
-    return hash;
-}
-
-static uint64_t hash(void)
-{
-    return hash_fence(hash_world());
-}
-
 /* Nothing is lost: whatever was freed becomes ready with one more free. */
 static void finish(void)
 {
@@ -456,7 +329,7 @@ static void finish(void)
 
 #define SCENARIO(name, ...)                                                                        \
     {                                                                                              \
-        name, {__VA_ARGS__}, begin, hash, finish                                                   \
+        name, {__VA_ARGS__}, begin, fence_world_hash, finish                                       \
     }
 #define SCRIPT(...)                                                                                \
     {                                                                                              \
