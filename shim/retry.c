@@ -20,15 +20,15 @@ static ZONE_COLD bool retry_rescue(const struct zone_driver *driver, unsigned tr
     if (tries == 0) {
         ZONE_TALLY(retries);
     }
+    size_t cached = pool ? zone_registry_cached_at_most(pool->device) : 0;
     if (zone_registry_rescue(pool ? pool->device : -1, NULL) > 0) {
         return true;
     }
-    /* Another thread may be about to give back what it has taken out of a pool. */
-    if (!pool || zone_registry_cached_at_most(pool->device) == 0) {
-        return false;
+    /* Another thread may have given back what was there, or be about to. */
+    if (cached > 0) {
+        zone_life_process()->gpu->sleep_ns(NAP_NS);
     }
-    zone_life_process()->gpu->sleep_ns(NAP_NS);
-    return true;
+    return cached > 0;
 }
 
 bool zone_retry_worth(const struct zone_driver *driver, CUresult rc, unsigned *tries)
