@@ -72,8 +72,8 @@ static void show_notes(CUdeviceptr ptr)
     }
 }
 
-__attribute__((noreturn)) static void fail(const char *file, int line, CUdeviceptr ptr,
-                                           const char *format, va_list args)
+__attribute__((format(printf, 4, 0), noreturn)) static void
+fail(const char *file, int line, CUdeviceptr ptr, const char *format, va_list args)
 {
     static atomic_flag failed = ATOMIC_FLAG_INIT;
     char text[600];
