@@ -350,9 +350,9 @@ static const struct {
      SCENARIO("free that waits beside free and alloc", SCRIPT(LAUNCH, FREE_WAIT, ALLOC, FREE),
               SCRIPT(LAUNCH, FREE, ALLOC, LAUNCH, FREE))},
     {false, SCENARIO("two frees that wait", SCRIPT(LAUNCH, FREE_WAIT, ALLOC, LAUNCH, FREE_WAIT),
-                     SCRIPT(LAUNCH, FREE_WAIT, ALLOC, FREE_WAIT))},
+                     SCRIPT(LAUNCH, FREE_WAIT))},
     {true, SCENARIO("records that fail", SCRIPT(LAUNCH, FREE, ALLOC, FREE_WAIT),
-                    SCRIPT(LAUNCH, STAMP, ALLOC, FREE))},
+                    SCRIPT(LAUNCH, STAMP, FREE))},
     {false, SCENARIO("a context that dies", SCRIPT(LAUNCH, FREE_WAIT, ALLOC, LAUNCH, FREE),
                      SCRIPT(RESET, ALLOC, LAUNCH, FREE, ALLOC))},
 };
