@@ -11,7 +11,7 @@
 #include "ptrmap.h"
 #include "tally.h"
 
-enum { RETRIES = 8, NAP_NS = 1000000 };
+enum { RETRIES = 8, NAP_NS = 1000000, BUSY_NS = 100000000 };
 
 static ZONE_COLD bool retry_rescue(const struct zone_driver *driver, unsigned tries)
 {
@@ -20,13 +20,18 @@ static ZONE_COLD bool retry_rescue(const struct zone_driver *driver, unsigned tr
     if (tries == 0) {
         ZONE_TALLY(retries);
     }
+    const struct zone_gpu *gpu = zone_life_process()->gpu;
     size_t cached = pool ? zone_registry_cached_at_most(pool->device) : 0;
+    uint64_t start = gpu->now_ns();
     if (zone_registry_rescue(pool ? pool->device : -1, NULL) > 0) {
         return true;
     }
+    if (gpu->now_ns() - start > BUSY_NS) {
+        return false; /* the context stays busy: another wait would be as long and as vain */
+    }
     /* Another thread may have given back what was there, or be about to. */
     if (cached > 0) {
-        zone_life_process()->gpu->sleep_ns(NAP_NS);
+        gpu->sleep_ns(NAP_NS);
     }
     return cached > 0;
 }
