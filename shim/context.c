@@ -12,6 +12,8 @@
 #include "life.h"
 #include "zone_gpu_driver.h"
 
+#include <string.h>
+
 enum { CONTEXT_ALIASES = 256, DEVICE_NAME = 64 };
 
 struct alias {
@@ -66,6 +68,22 @@ struct zone_pool *zone_context_pool(const struct zone_driver *driver, CUcontext 
     return pool;
 }
 
+/* Keeps the name of a device for the report. Two threads may come here for the same one. */
+static void context_see_device(int device)
+{
+    char name[DEVICE_NAME] = "";
+    if (atomic_load(&devices_seen) & 1u << device) {
+        return;
+    }
+    zone_gpu_device_name(device, name, sizeof(name));
+    pthread_mutex_lock(&context_lock);
+    if (!(atomic_load(&devices_seen) & 1u << device)) {
+        memcpy(device_names[device], name, sizeof(name));
+        atomic_fetch_or(&devices_seen, 1u << device);
+    }
+    pthread_mutex_unlock(&context_lock);
+}
+
 struct zone_pool *zone_context_adopt(CUcontext ctx, CUdeviceptr dptr)
 {
     struct zone_context_facts facts;
@@ -75,10 +93,7 @@ struct zone_pool *zone_context_adopt(CUcontext ctx, CUdeviceptr dptr)
     }
     struct zone_pool *pool = zone_registry_make(zone_life_process(), &facts);
     if (pool) {
-        if (!(atomic_load(&devices_seen) & 1u << facts.device)) {
-            zone_gpu_device_name(facts.device, device_names[facts.device], DEVICE_NAME);
-            atomic_fetch_or(&devices_seen, 1u << facts.device);
-        }
+        context_see_device(facts.device);
         if (facts.ctx != (void *)ctx) {
             pthread_mutex_lock(&context_lock);
             if (alias_count < CONTEXT_ALIASES) {
