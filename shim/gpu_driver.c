@@ -77,14 +77,17 @@ static int gpu_record(void *ctx, void *event)
     return rc;
 }
 
-/* A capture that begins beside this call is the program's race: natively its malloc or free stands
- * in our place and is forbidden in the same modes. */
+/* In relaxed mode, as a capture may begin beside this call: a program whose allocation succeeds
+ * must not lose it. */
 static int gpu_query(void *event)
 {
     if (zone_capture_is_begun()) {
         return ZONE_GPU_REFUSED;
     }
-    return ZONE_REAL(gpu_driver(), cuEventQuery)(event);
+    CUstreamCaptureMode mode = gpu_relax();
+    int rc = ZONE_REAL(gpu_driver(), cuEventQuery)(event);
+    gpu_restore(mode);
+    return rc;
 }
 
 static int gpu_wait(void *event)
