@@ -215,6 +215,7 @@ static bool always_allowed(enum sim_symbol symbol)
 CUresult sim_enter(enum sim_symbol symbol, bool implemented)
 {
     pthread_once(&once, read_knobs);
+    sim_jitter();
     uint64_t nth = atomic_fetch_add_explicit(&calls[symbol], 1, memory_order_relaxed) + 1;
     if (!always_allowed(symbol)) {
         int pid = atomic_load_explicit(&init_pid, memory_order_relaxed);
@@ -254,6 +255,7 @@ void sim_leave(enum sim_symbol symbol, CUresult rc)
             logging = false;
         }
     }
+    sim_jitter();
 }
 
 CUresult sim_cuInit(unsigned int Flags)

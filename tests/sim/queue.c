@@ -137,7 +137,14 @@ static void *stream_thread(void *data)
             if (op->work && ctx->sticky == CUDA_SUCCESS) {
                 sim_unlock();
                 sim_latency();
+                sim_jitter();
                 rc = op->work->run(op->work, stream->green ? stream->green : ctx);
+                sim_jitter();
+                sim_lock();
+            } else if (sim_jitters()) {
+                /* Events and joins are late, too. */
+                sim_unlock();
+                sim_jitter();
                 sim_lock();
             }
             if (rc != CUDA_SUCCESS) {

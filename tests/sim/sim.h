@@ -236,6 +236,8 @@ int sim_driver_version(void);
 double sim_time_scale(void);
 void sim_latency(void); /* the pause before each piece of work, by ZSIM_LATENCY_US */
 uint64_t sim_now_ns(void);
+bool sim_jitters(void); /* jitter.c */
+void sim_jitter(void);  /* a random pause, by ZSIM_JITTER_US; the lock is not held */
 void *sim_calloc(size_t count, size_t size);
 void *sim_grow(void *array, size_t *room, size_t needed, size_t size);
 

@@ -91,6 +91,7 @@ static void run_child(const struct options *options, const struct plan *plan, co
     setenv("ZONE_REPORT", report, 0);
     set_number("ZSIM_MEMORY_MB", plan->memory_mb);
     set_number("ZSIM_JITTER_US", plan->jitter_us);
+    set_number("ZSIM_JITTER_SEED", (unsigned)(plan->seed & 0xffff));
     set_driver(plan->driver);
     execl("/proc/self/exe", argv[0], "--child", "--result", fd, "--seed", seed, "--round", round,
           "--threads", threads, "--round-seconds", seconds, (char *)NULL);
