@@ -89,16 +89,7 @@ static void exit_say(void *arg, const char *line)
 
 static int exit_write(void *arg, const char *text, size_t bytes)
 {
-    int fd = *(const int *)arg;
-    while (bytes > 0) {
-        ssize_t done = write(fd, text, bytes);
-        if (done <= 0) {
-            return -1;
-        }
-        text += done;
-        bytes -= (size_t)done;
-    }
-    return 0;
+    return zone_life_write(*(const int *)arg, text, bytes);
 }
 
 static void exit_add_device(int device, void *arg)
@@ -135,6 +126,13 @@ static void exit_fill(struct zone_report *report)
     }
 }
 
+static void exit_complain(const char *path)
+{
+    char line[ZONE_OPTIONS_LINE];
+    snprintf(line, sizeof(line), "ZONE_REPORT: cannot write %.300s: %s", path, strerror(errno));
+    zone_life_say(line);
+}
+
 /* The file that ZONE_REPORT names, or -1 after a line that says why there is none. */
 static int exit_open(const char *pattern)
 {
@@ -148,9 +146,7 @@ static int exit_open(const char *pattern)
     int fd = open(
         path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
     if (fd < 0) {
-        char line[ZONE_OPTIONS_LINE];
-        snprintf(line, sizeof(line), "ZONE_REPORT: cannot write %.300s: %s", path, strerror(errno));
-        zone_life_say(line);
+        exit_complain(path);
     }
     return fd;
 }
@@ -168,12 +164,12 @@ static void exit_report(void)
         return;
     }
     exit_fill(&report);
-    if (kind == ZONE_REPORT_JSON) {
-        zone_report_json(&report, exit_write, &fd);
-    } else {
-        zone_report_text(&report, exit_write, &fd);
-    }
+    int rc = kind == ZONE_REPORT_JSON ? zone_report_json(&report, exit_write, &fd)
+                                      : zone_report_text(&report, exit_write, &fd);
     if (kind != ZONE_REPORT_STDERR) {
+        if (rc != 0) {
+            exit_complain(setting);
+        }
         close(fd);
     }
 }
@@ -213,7 +209,8 @@ static bool exit_was_bypassed(void)
 
 __attribute__((constructor)) static void exit_begin(void)
 {
-    /* Counting loaded objects is all that happens in a process that never touches CUDA. */
+    /* This look around is all that happens in a process that never touches CUDA. */
+    zone_life_look();
     dl_iterate_phdr(count_objects, &objects_at_start);
 }
 
@@ -221,12 +218,12 @@ __attribute__((destructor)) static void exit_end(void)
 {
     if (zone_life_is_on() && exit_pid == (int)getpid()) {
         exit_report();
-    } else if (!zone_life_is_child() && !zone_life_is_disabled() && exit_was_bypassed()) {
+    } else if (!zone_life_is_child() && !zone_life_is_disabled() && zone_life_has_stderr() &&
+               exit_was_bypassed()) {
         static const char format[] =
             "zone[%d] libcuda was loaded past libzone (RTLD_DEEPBIND?): nothing was pooled\n";
         char line[sizeof(format) + 16];
         int length = snprintf(line, sizeof(line), format, (int)getpid());
-        ssize_t written = write(STDERR_FILENO, line, (size_t)length);
-        (void)written;
+        zone_life_write(STDERR_FILENO, line, (size_t)length);
     }
 }

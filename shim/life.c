@@ -9,8 +9,10 @@
 #include "glibc.h"
 #include "zone_gpu_driver.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,7 @@ _Thread_local volatile bool zone_life_inside;
 static pthread_mutex_t life_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct zone_options life_options;
 static struct zone_process life_process;
+static bool life_no_stderr; /* closed when the library was loaded */
 static int life_fd = -1;
 static struct stat life_fd_is;
 
@@ -51,6 +54,9 @@ static int life_fstat(int fd, struct stat *ret)
  * descriptor and use the number for a file of its own. */
 static void life_keep_stderr(void)
 {
+    if (life_no_stderr) {
+        return; /* what has its number now is a file of the program or of the driver */
+    }
     life_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, LIFE_FD_MIN);
     if (life_fd < 0) {
         life_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -61,12 +67,66 @@ static void life_keep_stderr(void)
     }
 }
 
+void zone_life_look(void)
+{
+    life_no_stderr = fcntl(STDERR_FILENO, F_GETFD) < 0;
+}
+
+bool zone_life_has_stderr(void)
+{
+    return !life_no_stderr;
+}
+
 int zone_life_stderr(void)
 {
     struct stat now;
     bool same = life_fd >= 0 && life_fstat(life_fd, &now) == 0 && now.st_dev == life_fd_is.st_dev &&
                 now.st_ino == life_fd_is.st_ino;
     return same ? life_fd : -1;
+}
+
+static int life_write_all(int fd, const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t done = write(fd, text, bytes);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return -1;
+        }
+        text += done;
+        bytes -= (size_t)done;
+    }
+    return 0;
+}
+
+int zone_life_write(int fd, const char *text, size_t bytes)
+{
+    static const struct timespec at_once;
+    static const int signals[] = {SIGPIPE, SIGXFSZ};
+    sigset_t ours;
+    sigset_t before;
+    sigset_t pending;
+    sigemptyset(&ours);
+    for (unsigned i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        sigaddset(&ours, signals[i]);
+    }
+    /* Of this thread alone: pthread_sigmask by its older name, which is in every C library. */
+    sigprocmask(SIG_BLOCK, &ours, &before);
+    sigpending(&pending);
+    int rc = life_write_all(fd, text, bytes);
+    int error = errno;
+    for (unsigned i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        if (sigismember(&pending, signals[i])) {
+            sigdelset(&ours, signals[i]); /* was the program's before */
+        }
+    }
+    while (rc != 0 && sigtimedwait(&ours, NULL, &at_once) > 0) {
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return rc;
 }
 
 void zone_life_say(const char *line)
@@ -76,8 +136,7 @@ void zone_life_say(const char *line)
     int fd = zone_life_stderr();
     if (fd >= 0 && length > 0) {
         size_t bytes = (size_t)length < sizeof(text) ? (size_t)length : sizeof(text) - 1;
-        ssize_t written = write(fd, text, bytes);
-        (void)written; /* nowhere to complain to */
+        zone_life_write(fd, text, bytes);
     }
 }
 

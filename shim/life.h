@@ -50,8 +50,16 @@ bool zone_life_start(void);
 /* What all pools share. Valid once the process was ON. */
 struct zone_process *zone_life_process(void);
 
+/* When the library is loaded: is there a standard error? */
+void zone_life_look(void);
+bool zone_life_has_stderr(void);
+
 /* Writes one line that begins `zone[PID] ` to the standard error of the start. */
 void zone_life_say(const char *line);
+
+/* Writes all of it, or -1. The program must not die of a pipe that nobody reads, or of its limit on
+ * the size of files, where it wrote nothing itself. */
+int zone_life_write(int fd, const char *text, size_t bytes);
 
 /* The descriptor kept for the report, or -1 if it is no longer what it was. */
 int zone_life_stderr(void);
