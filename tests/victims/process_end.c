@@ -6,17 +6,18 @@
  */
 #include "tools.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KEPT_FROM = 512, LIMIT_S = 20 };
+enum { KEPT_FROM = 512, HELD = 4 };
 
 static char *self;
+static CUdeviceptr held[HELD];
+static int late_code = -1; /* what the destructor below has to see */
 
 static void allocate(int times)
 {
@@ -120,54 +121,121 @@ static void reuse_descriptors(void)
     }
 }
 
+static void free_held(void)
+{
+    for (int i = 0; i < HELD; i++) {
+        int code = (int)cuMemFree(held[i]);
+        if (code != late_code) {
+            static const char message[] = "a late free gave another code\n";
+            ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
+            _exit(written < 0 ? 2 : 1);
+        }
+    }
+}
+
+/* After main and after all exit handlers: the driver is no longer there. */
+__attribute__((destructor)) static void at_the_very_end(void)
+{
+    if (late_code >= 0) {
+        free_held();
+    }
+}
+
+static void hold(int code)
+{
+    late_code = code;
+    for (int i = 0; i < HELD; i++) {
+        OK(cuMemAlloc(&held[i], i % 2 ? 4 * KIB : 2 * MIB));
+    }
+}
+
+static void in_a_destructor(void)
+{
+    hold(CUDA_ERROR_DEINITIALIZED);
+}
+
+/* This exit handler runs before the driver's, works as ever, and ends the process once more. */
+static void work_and_exit(void)
+{
+    allocate(10);
+    free_held();
+    late_code = -1;
+    exit(9);
+}
+
+static void in_an_exit_handler(void)
+{
+    hold(CUDA_SUCCESS);
+    atexit(work_and_exit);
+}
+
+static void quickly(void)
+{
+    at_quick_exit(free_held);
+    hold(CUDA_SUCCESS);
+    quick_exit(6);
+}
+
+static void by_signal(int number)
+{
+    const struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    with_threads();
+    kill(getpid(), number);
+    for (;;) {
+        sleep_ms(100);
+    }
+}
+
+static void aborted(void)
+{
+    const struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    abort();
+}
+
+static void terminated(void)
+{
+    by_signal(SIGTERM);
+}
+
+static void killed(void)
+{
+    by_signal(SIGKILL);
+}
+
 static const struct {
     const char *name;
     void (*end)(void);
-    int code;
+    int code;    /* or the signal */
     int reports; /* under libzone, natively none */
 } ways[] = {
-    {"return", return_from_main, 0, 1},    {"_exit", leave_at_once, 5, 0},
-    {"exec", run_another, 0, 1},           {"fork", fork_and_exit, 0, 1},
-    {"threads", with_threads, 0, 1},       {"handler", in_a_handler, 7, 1},
-    {"stderr closed", close_stderr, 0, 1}, {"descriptors reused", reuse_descriptors, 0, 0},
+    {"return", return_from_main, 0, 1},
+    {"_exit", leave_at_once, 5, 0},
+    {"quick_exit", quickly, 6, 0},
+    {"abort", aborted, SIGABRT, 0},
+    {"SIGTERM", terminated, SIGTERM, 0},
+    {"SIGKILL", killed, SIGKILL, 0},
+    {"exec", run_another, 0, 1},
+    {"fork", fork_and_exit, 0, 1},
+    {"threads", with_threads, 0, 1},
+    {"signal handler", in_a_handler, 7, 1},
+    {"exit handler", in_an_exit_handler, 9, 1},
+    {"destructor", in_a_destructor, 0, 1},
+    {"stderr closed", close_stderr, 0, 1},
+    {"descriptors reused", reuse_descriptors, 0, 0},
 };
-
-/* Runs one way; how often its output has the first line of a report. */
-static int reports_of(size_t way)
-{
-    int ends[2];
-    int count = 0;
-    int status = -1;
-    char line[1024];
-    CHECK(pipe2(ends, O_CLOEXEC) == 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        alarm(LIMIT_S);
-        execl(self, self, ways[way].name, (char *)NULL);
-        _exit(99);
-    }
-    close(ends[1]);
-    FILE *output = fdopen(ends[0], "r");
-    while (output && fgets(line, sizeof line, output)) {
-        bool ours = strncmp(line, "zone[", 5) == 0;
-        CHECK(ours, "%s: %s", ways[way].name, line);
-        count += strstr(line, "] libzone ") != NULL;
-    }
-    fclose(output);
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == ways[way].code, "%s: status %x",
-          ways[way].name, (unsigned)status);
-    return count;
-}
 
 int main(int argc, char **argv)
 {
     self = argv[0];
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         if (argc == 1) {
-            int count = reports_of(i);
+            int status = -1;
+            int count = reports_of_child(self, ways[i].name, &status);
+            int code = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
             int expected = pooled() ? ways[i].reports : 0;
+            CHECK(code == ways[i].code, "%s: status %x", ways[i].name, (unsigned)status);
             CHECK(count == expected, "%s: %d reports, not %d", ways[i].name, count, expected);
         } else if (strcmp(argv[1], ways[i].name) == 0) {
             victim_start();

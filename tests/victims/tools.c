@@ -6,10 +6,14 @@
 
 #include "../sim/zsim.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-enum { GATES = 4096 };
+enum { GATES = 4096, CHILD_LIMIT_S = 20 };
 
 static uint32_t *words;
 static size_t words_used;
@@ -185,4 +189,28 @@ void driver_fail(const char *name, unsigned in_calls, int code)
     CHECK(found, "failures are scripted on the simulated GPU only");
     memcpy(&fail, &found, sizeof fail);
     CHECK(fail(name, in_calls, code) == 0, "%s", name);
+}
+
+int reports_of_child(char *self, const char *argument, int *ret_status)
+{
+    int ends[2];
+    int count = 0;
+    char line[1024];
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        alarm(CHILD_LIMIT_S);
+        execl(self, self, argument, (char *)NULL);
+        _exit(99);
+    }
+    close(ends[1]);
+    FILE *output = fdopen(ends[0], "r");
+    while (output && fgets(line, sizeof line, output)) {
+        CHECK(strncmp(line, "zone[", 5) == 0, "%s: %s", argument, line);
+        count += strstr(line, "] libzone ") != NULL;
+    }
+    fclose(output);
+    CHECK(waitpid(child, ret_status, 0) == child);
+    return count;
 }

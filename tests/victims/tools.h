@@ -65,3 +65,7 @@ uint64_t driver_frees(void);
 size_t driver_bytes(void);
 /* Lets the in_calls-th call of a driver function from now on fail. Only on the simulated GPU. */
 void driver_fail(const char *name, unsigned in_calls, int code);
+
+/* Runs this program again with one argument and waits. How many reports of libzone came on its
+ * standard error, where nothing else may come. A run that takes too long ends by SIGALRM. */
+int reports_of_child(char *self, const char *argument, int *ret_status);
