@@ -54,7 +54,10 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
                       const struct zone_context_facts *facts, size_t free_bytes, size_t total)
 {
     const struct zone_options *options = process->options;
-    memset(pool, 0, sizeof(*pool));
+    /* ctx is NULL already and others read it as they look for theirs; giving counts threads that
+     * came too late for the context before. */
+    size_t from = offsetof(struct zone_pool, open_frees);
+    memset((char *)pool + from, 0, sizeof(*pool) - from);
     zone_bins_init(&pool->bins);
     zone_fence_init(&pool->fence);
     pool->process = process;

@@ -40,8 +40,9 @@ static void *dlsym_none(void *handle, const char *symbol)
 
 /* Finds the next dlsym behind ours, which another preload may have put there. dlvsym gives the C
  * library's, as it takes the version to the letter; that one, asked without a version, finds the
- * next in line. */
-void *zone_dlsym_find(void)
+ * next in line. Not instrumented: a sanitizer's runtime looks its functions up before it is ready.
+ */
+__attribute__((no_sanitize("address", "thread", "undefined"))) void *zone_dlsym_find(void)
 {
     static const char *const versions[] = {"GLIBC_2.34", ZONE_GLIBC_BASE};
     void *next = __atomic_load_n(&zone_dlsym_next, __ATOMIC_ACQUIRE);

@@ -153,6 +153,18 @@ START_TEST(a_pool_in_use_is_not_used_again)
 }
 END_TEST
 
+/* Nor does a thread that came too late to give back leave a wrong number behind: the next context's
+ * end would no longer wait for such a thread. */
+START_TEST(givers_are_counted_across_contexts)
+{
+    atomic_fetch_add(&pool->giving, 1);
+    zone_registry_drop(pool);
+    ck_assert_ptr_eq(pool_of(MODEL_CTX, 0), pool);
+    atomic_fetch_sub(&pool->giving, 1);
+    ck_assert_int_eq(atomic_load(&pool->giving), 0);
+}
+END_TEST
+
 /* Managed blocks of a dead context are no longer watched. */
 START_TEST(watched_blocks_are_dropped)
 {
@@ -196,6 +208,7 @@ static Suite *registry_suite(void)
     tcase_add_test(tcase, dropped_with_its_context);
     tcase_add_test(tcase, a_new_context_starts_anew);
     tcase_add_test(tcase, a_pool_in_use_is_not_used_again);
+    tcase_add_test(tcase, givers_are_counted_across_contexts);
     tcase_add_test(tcase, watched_blocks_are_dropped);
     tcase_add_test(tcase, sums_by_device);
     suite_add_tcase(suite, tcase);
