@@ -79,5 +79,8 @@ int driver_look(void)
     print_place("cuGetProcAddress cuMemAlloc", function);
     printf("dlsym and cuGetProcAddress %s\n",
            function == *(void **)&alloc ? "agree" : "do not agree");
-    return alloc == NULL ? 1 : allocate(driver, alloc);
+    int rc = alloc == NULL ? 1 : allocate(driver, alloc);
+    fflush(stdout); /* in a namespace of its own this is another C library's */
+    dlclose(driver);
+    return rc;
 }

@@ -14,6 +14,11 @@ class Quiet(PreloadTest):
     def test_true(self) -> None:
         self.assert_same(["/bin/true"])
 
+    def test_everything_bound_at_once(self) -> None:
+        """A symbol of ours that nobody has would show itself in every process."""
+        self.assert_same(["/bin/true"], LD_BIND_NOW="1")
+        self.assert_same(["bash", "-c", "ls >/dev/null; ls | cat"], LD_BIND_NOW="1")
+
     def test_shell(self) -> None:
         self.assert_same(["sh", "-c", ":"])
 
