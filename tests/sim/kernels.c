@@ -127,10 +127,27 @@ static CUresult run_trap(struct sim_ctx *ctx, const uint64_t *args)
     return CUDA_ERROR_LAUNCH_FAILED;
 }
 
+/* assertion(): an assert() that does not hold */
+static CUresult run_assertion(struct sim_ctx *ctx, const uint64_t *args)
+{
+    (void)ctx;
+    (void)args;
+    return CUDA_ERROR_ASSERT;
+}
+
+/* timeout(): runs for longer than the watchdog of a display allows */
+static CUresult run_timeout(struct sim_ctx *ctx, const uint64_t *args)
+{
+    (void)ctx;
+    (void)args;
+    return CUDA_ERROR_LAUNCH_TIMEOUT;
+}
+
 static const struct sim_kernel kernels[] = {
-    {"fill", run_fill},         {"check", run_check}, {"add", run_add},
-    {"copy", run_copy},         {"spin", run_spin},   {"signal", run_signal},
-    {"waitflag", run_waitflag}, {"fault", run_fault}, {"trap", run_trap},
+    {"fill", run_fill},           {"check", run_check},     {"add", run_add},
+    {"copy", run_copy},           {"spin", run_spin},       {"signal", run_signal},
+    {"waitflag", run_waitflag},   {"fault", run_fault},     {"trap", run_trap},
+    {"assertion", run_assertion}, {"timeout", run_timeout},
 };
 
 const struct sim_kernel *sim_kernel_find(const char *name)

@@ -191,14 +191,13 @@ void driver_fail(const char *name, unsigned in_calls, int code)
     CHECK(fail(name, in_calls, code) == 0, "%s", name);
 }
 
-int reports_of_child(char *self, const char *argument, int *ret_status)
+/* The end of a pipe to the standard error of this program with that argument. */
+static FILE *child_start(char *self, const char *argument, pid_t *ret_child)
 {
     int ends[2];
-    int count = 0;
-    char line[1024];
     CHECK(pipe2(ends, O_CLOEXEC) == 0);
-    pid_t child = fork();
-    if (child == 0) {
+    *ret_child = fork();
+    if (*ret_child == 0) {
         dup2(ends[1], STDERR_FILENO);
         alarm(CHILD_LIMIT_S);
         execl(self, self, argument, (char *)NULL);
@@ -206,7 +205,31 @@ int reports_of_child(char *self, const char *argument, int *ret_status)
     }
     close(ends[1]);
     FILE *output = fdopen(ends[0], "r");
-    while (output && fgets(line, sizeof line, output)) {
+    CHECK(output);
+    return output;
+}
+
+int lines_of_child(char *self, const char *argument, const char *text, int *ret_status)
+{
+    pid_t child;
+    int count = 0;
+    char line[1024];
+    FILE *output = child_start(self, argument, &child);
+    while (fgets(line, sizeof line, output)) {
+        count += strstr(line, text) != NULL;
+    }
+    fclose(output);
+    CHECK(waitpid(child, ret_status, 0) == child);
+    return count;
+}
+
+int reports_of_child(char *self, const char *argument, int *ret_status)
+{
+    pid_t child;
+    int count = 0;
+    char line[1024];
+    FILE *output = child_start(self, argument, &child);
+    while (fgets(line, sizeof line, output)) {
         CHECK(strncmp(line, "zone[", 5) == 0, "%s: %s", argument, line);
         count += strstr(line, "] libzone ") != NULL;
     }

@@ -69,3 +69,6 @@ void driver_fail(const char *name, unsigned in_calls, int code);
 /* Runs this program again with one argument and waits. How many reports of libzone came on its
  * standard error, where nothing else may come. A run that takes too long ends by SIGALRM. */
 int reports_of_child(char *self, const char *argument, int *ret_status);
+
+/* The same, but counts the lines with this text and lets others come. */
+int lines_of_child(char *self, const char *argument, const char *text, int *ret_status);

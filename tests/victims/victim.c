@@ -206,6 +206,12 @@ void launch_trap(CUstream stream)
     OK(launch("trap", 1, stream, params));
 }
 
+void launch_bad(CUstream stream, const char *kernel)
+{
+    void *params[] = {NULL};
+    OK(launch(kernel, 1, stream, params));
+}
+
 CUstream new_stream(unsigned flags)
 {
     CUstream stream;

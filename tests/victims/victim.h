@@ -59,7 +59,9 @@ void launch_signal(CUstream stream, CUdeviceptr flag);
 void launch_waitflag(CUstream stream, CUdeviceptr flag, CUdeviceptr how, double limit_ms);
 void launch_fault(CUstream stream); /* 700, an illegal address */
 void launch_trap(CUstream stream);  /* 719, the kernel stops itself */
-/* The same as code instead of a check, for places where the launch may fail. */
+/* One of the kernels without parameters that end in a fault, by its name. */
+void launch_bad(CUstream stream, const char *kernel);
+/* launch_spin as code instead of a check, for places where the launch may fail. */
 CUresult try_launch_spin(CUstream stream, double ms);
 
 CUstream new_stream(unsigned flags);
