@@ -227,8 +227,13 @@ int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
 {
     int fault = atomic_load_explicit(&pool->fault, memory_order_relaxed);
     if (fault || bytes == 0 || bytes > pool->total) {
-        /* A lost context, or a size that no device has: the driver says what it says. */
-        return pool->process->gpu->alloc(ret_addr, req_bytes);
+        /* A lost context, or a size that no device has: the driver says what it says. A lost
+         * context never allocates again, so one that does was not lost. */
+        int rc = pool->process->gpu->alloc(ret_addr, req_bytes);
+        if (fault && rc == ZONE_GPU_OK) {
+            atomic_store_explicit(&pool->fault, 0, memory_order_relaxed);
+        }
+        return rc;
     }
     struct zone_bin *bin = zone_bins_find(&pool->bins, bytes);
     if (bin && ladder_ask(pool, bin, stamp, req_bytes, ret_addr, &fault)) {

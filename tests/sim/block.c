@@ -84,6 +84,7 @@ void sim_block_release(struct sim_block *block)
         sim_import_unmap(block);
         return;
     case SIM_MANAGED:
+    case SIM_BUFFER:
         munmap((void *)block->address, block->bytes);
         break;
     case SIM_HOST:
@@ -184,6 +185,11 @@ bool sim_copy_allowed(const struct sim_ctx *ctx, const void *address, size_t byt
         bytes -= here;
     }
     return true;
+}
+
+size_t sim_block_count(void)
+{
+    return count;
 }
 
 bool sim_on_device(const void *address)

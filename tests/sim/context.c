@@ -96,6 +96,9 @@ static void free_handle(void *handle, enum sim_kind kind)
     case SIM_POOL:
     case SIM_GREEN:
     case SIM_PHYSICAL:
+    case SIM_LIBRARY:
+    case SIM_KERNEL:
+    case SIM_EXTERNAL:
         sim_handle_drop(handle);
         break;
     }
@@ -217,6 +220,11 @@ static CUresult create(CUcontext *pctx, unsigned flags, CUdevice ordinal)
     }
     sim_unlock();
     return rc;
+}
+
+CUresult sim_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return create(pctx, flags, dev);
 }
 
 CUresult sim_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)

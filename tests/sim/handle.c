@@ -90,6 +90,15 @@ bool sim_handle_is(const void *handle, enum sim_kind kind)
     return entry && entry->kind == kind;
 }
 
+size_t sim_handle_count(enum sim_kind kind)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < slots; i++) {
+        count += table[i].handle && table[i].handle != &tombstone && table[i].kind == kind;
+    }
+    return count;
+}
+
 void *sim_handle_of_ctx(const struct sim_ctx *ctx, enum sim_kind *ret_kind)
 {
     for (size_t i = 0; i < slots; i++) {

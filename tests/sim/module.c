@@ -127,14 +127,9 @@ void sim_module_free(struct sim_module *module)
     free(module);
 }
 
-static CUresult load(CUmodule *ret_module, const char *ptx)
+CUresult sim_module_load(struct sim_ctx *ctx, const char *ptx, CUmodule *ret_module)
 {
-    struct sim_ctx *ctx;
-    CUresult rc = sim_begin(&ctx);
-    if (rc != CUDA_SUCCESS) {
-        return rc;
-    }
-    rc = sim_capture_check_unsafe();
+    CUresult rc = sim_capture_check_unsafe();
     struct sim_module *module = sim_calloc(1, sizeof *module);
     if (rc == CUDA_SUCCESS) {
         rc = sim_heap_alloc(ctx->device, module, 1, false, &module->image, &module->image_bytes);
@@ -156,19 +151,35 @@ static CUresult load(CUmodule *ret_module, const char *ptx)
         add_variables(module, ptx);
         *ret_module = (CUmodule)module;
     }
-    sim_unlock();
     return rc;
+}
+
+bool sim_is_ptx(const void *image)
+{
+    return strncmp(image, "//", 2) == 0 || strncmp(image, ".version", 8) == 0;
 }
 
 CUresult sim_cuModuleLoadData(CUmodule *module, const void *image)
 {
+    struct sim_ctx *ctx;
     if (!module || !image) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (strncmp(image, "//", 2) != 0 && strncmp(image, ".version", 8) != 0) {
+    if (!sim_is_ptx(image)) {
         return CUDA_ERROR_INVALID_IMAGE;
     }
-    return load(module, image);
+    CUresult rc = sim_begin(&ctx);
+    if (rc == CUDA_SUCCESS) {
+        rc = sim_module_load(ctx, image, module);
+        sim_unlock();
+    }
+    return rc;
+}
+
+/* A real one is a container of machine code, which nothing here could run: text all the same. */
+CUresult sim_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    return sim_cuModuleLoadData(module, fatCubin);
 }
 
 CUresult sim_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
@@ -180,17 +191,26 @@ CUresult sim_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
     return sim_cuModuleLoadData(module, image);
 }
 
-CUresult sim_cuModuleLoad(CUmodule *module, const char *fname)
+char *sim_read_text(const char *path)
 {
-    FILE *file = fname ? fopen(fname, "re") : NULL;
-    if (!file) {
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    }
+    FILE *file = path ? fopen(path, "re") : NULL;
     char *text = NULL;
     size_t room = 0;
-    ssize_t length = getdelim(&text, &room, '\0', file);
+    if (!file) {
+        return NULL;
+    }
+    if (getdelim(&text, &room, '\0', file) <= 0) {
+        free(text);
+        text = NULL;
+    }
     fclose(file);
-    CUresult rc = length > 0 ? sim_cuModuleLoadData(module, text) : CUDA_ERROR_INVALID_IMAGE;
+    return text;
+}
+
+CUresult sim_cuModuleLoad(CUmodule *module, const char *fname)
+{
+    char *text = sim_read_text(fname);
+    CUresult rc = text ? sim_cuModuleLoadData(module, text) : CUDA_ERROR_FILE_NOT_FOUND;
     free(text);
     return rc;
 }

@@ -18,19 +18,14 @@
 
 enum { LIFE_NEW, LIFE_RUNNING, LIFE_OVER };
 
-struct failure {
-    enum sim_symbol symbol;
-    uint64_t nth;
-    CUresult code;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
 static unsigned waiters; /* under lock */
 static atomic_int life;
 static atomic_int init_pid;
 static atomic_uint_least64_t calls[SIM_SYMBOLS];
-static struct failure failures[64]; /* written before failure_count, never changed */
+/* Scripted failures: number of the call << 32 | symbol << 16 | code, 0 where there is none. */
+static atomic_uint_least64_t failures[64];
 static atomic_uint failure_count;
 static bool logging;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -162,13 +157,15 @@ static int find_symbol(const char *name, size_t length)
 static bool add_failure(const char *name, size_t length, uint64_t nth, int code)
 {
     int symbol = find_symbol(name, length);
-    unsigned at = atomic_load(&failure_count);
-    if (symbol < 0 || at == sizeof failures / sizeof failures[0]) {
-        return false;
+    uint64_t failure = nth << 32 | (uint64_t)symbol << 16 | (uint64_t)code;
+    for (size_t i = 0; symbol >= 0 && i < sizeof failures / sizeof failures[0]; i++) {
+        uint_least64_t none = 0;
+        if (atomic_compare_exchange_strong(&failures[i], &none, failure)) {
+            atomic_fetch_add(&failure_count, 1);
+            return true;
+        }
     }
-    failures[at] = (struct failure){(enum sim_symbol)symbol, nth, (CUresult)code};
-    atomic_store(&failure_count, at + 1);
-    return true;
+    return false;
 }
 
 /* ZSIM_FAIL is NAME:NTH=CODE,…; anything else is a mistake in a test, so it stops the test. */
@@ -212,6 +209,56 @@ static bool always_allowed(enum sim_symbol symbol)
            symbol == SIM_cuGetProcAddress_v2 || symbol == SIM_cuGetExportTable;
 }
 
+/* The codes after which a real context is lost for good. */
+static bool loses_context(CUresult code)
+{
+    switch ((int)code) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The failure scripted for this call, which is then used up. */
+static CUresult scripted(enum sim_symbol symbol, uint64_t nth)
+{
+    uint64_t mine = nth << 32 | (uint64_t)symbol << 16;
+    CUresult code = CUDA_SUCCESS;
+    for (size_t i = 0; i < sizeof failures / sizeof failures[0]; i++) {
+        uint_least64_t failure = atomic_load(&failures[i]);
+        if (failure >> 16 == (uint64_t)symbol && failure != 0) {
+            code = (CUresult)(failure & 0xffff); /* of each call */
+            break;
+        }
+        if ((failure & ~UINT64_C(0xffff)) == mine &&
+            atomic_compare_exchange_strong(&failures[i], &failure, 0)) {
+            atomic_fetch_sub(&failure_count, 1);
+            code = (CUresult)(failure & 0xffff);
+            break;
+        }
+    }
+    struct sim_ctx *ctx;
+    if (loses_context(code)) {
+        sim_lock();
+        if (sim_current(&ctx) == CUDA_SUCCESS) {
+            sim_ctx_fault(ctx, code);
+        }
+        sim_unlock();
+    }
+    return code;
+}
+
 CUresult sim_enter(enum sim_symbol symbol, bool implemented)
 {
     pthread_once(&once, read_knobs);
@@ -233,10 +280,10 @@ CUresult sim_enter(enum sim_symbol symbol, bool implemented)
             return CUDA_ERROR_NOT_PERMITTED;
         }
     }
-    unsigned count = atomic_load(&failure_count);
-    for (unsigned i = 0; i < count; i++) {
-        if (failures[i].symbol == symbol && failures[i].nth == nth) {
-            return failures[i].code;
+    if (atomic_load(&failure_count) > 0) {
+        CUresult code = scripted(symbol, nth);
+        if (code != CUDA_SUCCESS) {
+            return code;
         }
     }
     if (!implemented || sim_symbol_version(symbol) > sim_driver_version()) {
@@ -299,7 +346,17 @@ int zsim_fail(const char *name, uint64_t in_calls, int code)
         return -1;
     }
     sim_lock();
-    bool added = add_failure(name, strlen(name), atomic_load(&calls[symbol]) + in_calls, code);
+    uint64_t nth = in_calls > 0 ? atomic_load(&calls[symbol]) + in_calls : 0;
+    bool added = add_failure(name, strlen(name), nth, code);
     sim_unlock();
     return added ? 0 : -1;
+}
+
+void zsim_fail_none(void)
+{
+    for (size_t i = 0; i < sizeof failures / sizeof failures[0]; i++) {
+        if (atomic_exchange(&failures[i], 0) != 0) {
+            atomic_fetch_sub(&failure_count, 1);
+        }
+    }
 }

@@ -43,7 +43,10 @@ enum sim_kind {
     SIM_POOL,
     SIM_GREEN,
     SIM_ARRAY,
-    SIM_PHYSICAL
+    SIM_PHYSICAL,
+    SIM_LIBRARY,
+    SIM_KERNEL,
+    SIM_EXTERNAL
 };
 
 struct sim_ctx;
@@ -187,6 +190,7 @@ enum sim_memory {
     SIM_MANAGED, /* cuMemAllocManaged */
     SIM_HOST,    /* pinned, allocated or registered */
     SIM_IMPORT,  /* opened from another process */
+    SIM_BUFFER,  /* of another API's memory */
     SIM_RANGE    /* a physical handle mapped into reserved addresses */
 };
 
@@ -250,6 +254,7 @@ void sim_handle_add(void *handle, enum sim_kind kind, struct sim_ctx *ctx);
 void sim_handle_drop(void *handle);
 bool sim_handle_is(const void *handle, enum sim_kind kind);
 void *sim_handle_of_ctx(const struct sim_ctx *ctx, enum sim_kind *ret_kind);
+size_t sim_handle_count(enum sim_kind kind);
 
 /* context.c */
 struct sim_device *sim_device_at(CUdevice ordinal); /* NULL if there is none */
@@ -335,6 +340,7 @@ void sim_block_remove(struct sim_block *block);
 void sim_block_release(struct sim_block *block); /* its memory too */
 void sim_block_release_ctx(struct sim_ctx *ctx);
 struct sim_block *sim_block_each(struct sim_block *after);
+size_t sim_block_count(void);
 /* Whether work of ctx may touch this range; without the lock. */
 bool sim_may_touch(struct sim_ctx *ctx, const void *address, size_t bytes);
 bool sim_copyable(const void *address, size_t bytes); /* for copies, by any device; no lock */
@@ -357,6 +363,9 @@ struct sim_kernel {
 const struct sim_kernel *sim_kernel_find(const char *name);
 
 /* module.c */
+bool sim_is_ptx(const void *image);
+char *sim_read_text(const char *path); /* NULL if there is none; to be freed */
+CUresult sim_module_load(struct sim_ctx *ctx, const char *ptx, CUmodule *ret_module);
 void sim_module_free(struct sim_module *module);
 
 /* memory.c: a module's variable, device or managed memory of ctx */

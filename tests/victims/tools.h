@@ -63,8 +63,11 @@ uint64_t driver_allocs(void);
 uint64_t driver_frees(void);
 /* Bytes of the device that are taken, by whatever kind of memory; 0 on a real GPU. */
 size_t driver_bytes(void);
-/* Lets the in_calls-th call of a driver function from now on fail. Only on the simulated GPU. */
+/* Lets the in_calls-th call of a driver function from now on fail; 0: each. Only on the simulated
+ * GPU. */
 void driver_fail(const char *name, unsigned in_calls, int code);
+/* Takes back what no call has met yet. */
+void driver_fail_none(void);
 
 /* Runs this program again with one argument and waits. How many reports of libzone came on its
  * standard error, where nothing else may come. A run that takes too long ends by SIGALRM. */
