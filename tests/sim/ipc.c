@@ -14,12 +14,14 @@
 
 #define MAGIC 0x6d6973637069ull
 
+/* Without padding: programs compare handles byte by byte. */
 struct wire {
     uint64_t magic;
-    int32_t pid, fd, device;
+    int32_t pid, fd, device, unused;
     uint64_t offset, size, bytes;
 };
 
+_Static_assert(sizeof(struct wire) == 4 * sizeof(uint64_t) + 4 * sizeof(int32_t), "no padding");
 _Static_assert(sizeof(struct wire) <= sizeof(CUipcMemHandle), "an IPC handle has 64 bytes");
 
 CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
@@ -34,8 +36,11 @@ CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         rc = CUDA_ERROR_INVALID_VALUE;
     } else {
         size_t offset;
-        struct wire wire = {MAGIC, (int32_t)getpid(), 0,           block->device->ordinal,
-                            0,     block->size,       block->bytes};
+        struct wire wire = {.magic = MAGIC,
+                            .pid = (int32_t)getpid(),
+                            .device = block->device->ordinal,
+                            .size = block->size,
+                            .bytes = block->bytes};
         wire.fd = sim_heap_fd(block->device, block->address, &offset);
         wire.offset = offset;
         memset(pHandle, 0, sizeof *pHandle);
