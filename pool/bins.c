@@ -148,8 +148,8 @@ struct zone_block *zone_bin_serve(struct zone_bin *bin, uint64_t ready, size_t r
     zone_lock(&bin->lock);
     struct zone_block *block = bin_take_locked(bin, ready, ret_stamp);
     if (block) {
-        bin->hits++;
-        bin->requested += req_bytes;
+        zone_tally_add(&bin->hits, 1);
+        zone_tally_add(&bin->requested, req_bytes);
     }
     zone_unlock(&bin->lock);
     return block;
@@ -158,8 +158,8 @@ struct zone_block *zone_bin_serve(struct zone_bin *bin, uint64_t ready, size_t r
 void zone_bin_missed(struct zone_bin *bin, size_t req_bytes, uint64_t ns)
 {
     zone_lock(&bin->lock);
-    bin->misses++;
-    bin->miss_ns += ns;
-    bin->requested += req_bytes;
+    zone_tally_add(&bin->misses, 1);
+    zone_tally_add(&bin->miss_ns, ns);
+    zone_tally_add(&bin->requested, req_bytes);
     zone_unlock(&bin->lock);
 }

@@ -20,14 +20,14 @@ enum { ZONE_BIN_SMALL_COUNT = 1 << 11 };
 
 struct zone_bin {
     zone_lock_t lock;
-    struct zone_block *head; /* lock; freed first */
-    struct zone_block *tail; /* lock */
-    size_t bytes;            /* const; of every block in it */
-    uint64_t hits;           /* lock; requests served from it */
-    uint64_t misses;         /* lock; requests for which the driver allocated */
-    uint64_t miss_ns;        /* lock; what those took in the driver */
-    uint64_t requested;      /* lock; bytes that both asked for */
-    struct zone_bin *older;  /* const once listed; the list of all bins in use */
+    struct zone_block *head;    /* lock; freed first */
+    struct zone_block *tail;    /* lock */
+    size_t bytes;               /* const; of every block in it */
+    _Atomic uint64_t hits;      /* written under lock; requests served from it */
+    _Atomic uint64_t misses;    /* written under lock; requests for which the driver allocated */
+    _Atomic uint64_t miss_ns;   /* written under lock; what those took in the driver */
+    _Atomic uint64_t requested; /* written under lock; bytes that both asked for */
+    struct zone_bin *older;     /* const once listed; the list of all bins in use */
     _Atomic bool listed;
 };
 

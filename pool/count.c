@@ -35,14 +35,14 @@ static void count_bins(struct zone_pool *pool, struct zone_counters *ret, struct
     struct zone_bin *bin = atomic_load_explicit(&pool->bins.newest, memory_order_acquire);
     for (; bin; bin = bin->older) {
         /* Not locked: at exit a thread may have been stopped while it held the lock. */
-        uint64_t hits = bin->hits;
-        uint64_t misses = bin->misses;
+        uint64_t hits = load(&bin->hits);
+        uint64_t misses = load(&bin->misses);
         ret->hits += hits;
         ret->misses += misses;
         sums->served_bytes += (hits + misses) * bin->bytes;
         sums->missed_bytes += misses * bin->bytes;
-        sums->requested += bin->requested;
-        ret->saved_ns += misses > 0 ? hits * (bin->miss_ns / misses) : 0;
+        sums->requested += load(&bin->requested);
+        ret->saved_ns += misses > 0 ? hits * (load(&bin->miss_ns) / misses) : 0;
     }
 }
 
@@ -69,9 +69,9 @@ void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret)
     ret->driver_alloc_ns = load(&counts->driver_alloc_ns);
     ret->driver_free_calls = load(&counts->driver_frees);
     ret->driver_free_ns = load(&counts->driver_free_ns);
-    ret->records = pool->fence.counts.records;
-    ret->record_failures = pool->fence.counts.record_failures;
-    ret->queries = pool->fence.counts.queries;
+    ret->records = load(&pool->fence.counts.records);
+    ret->record_failures = load(&pool->fence.counts.record_failures);
+    ret->queries = load(&pool->fence.counts.queries);
     ret->throttle_waits = load(&counts->throttle_waits);
     ret->throttle_wait_ns = load(&counts->throttle_wait_ns);
     ret->sync_waits = load(&counts->sync_waits);

@@ -71,7 +71,7 @@ static int fence_close_by_waiting(struct zone_fence *fence, const struct zone_gp
     if (rc == ZONE_GPU_OK) {
         fence_settle_locked(fence, ret->epoch);
     } else {
-        fence->counts.record_failures++;
+        zone_tally_add(&fence->counts.record_failures, 1);
     }
     zone_unlock(&fence->lock);
     return rc;
@@ -110,14 +110,14 @@ int zone_fence_close(struct zone_fence *fence, const struct zone_gpu *gpu, void 
         ret->index = fence->tail++;
         bytes += fence->carry;
         fence->carry = 0;
-        fence->counts.records++;
+        zone_tally_add(&fence->counts.records, 1);
         *fence_mark(fence, ret->index) =
             (struct zone_mark){.epoch = ret->epoch, .event = event, .bytes = bytes, .waits = waits};
         atomic_store_explicit(&fence->pending, zone_fence_pending(fence) + bytes,
                               memory_order_relaxed);
     } else {
         fence->carry += bytes;
-        fence->counts.record_failures++;
+        zone_tally_add(&fence->counts.record_failures, 1);
         if (event) {
             fence->spare[fence->spares++] = event;
         }
@@ -145,7 +145,7 @@ static int fence_call_locked(struct zone_fence *fence, int (*call)(void *event),
 
 static int fence_query_locked(struct zone_fence *fence, const struct zone_gpu *gpu, uint64_t index)
 {
-    fence->counts.queries++;
+    zone_tally_add(&fence->counts.queries, 1);
     return fence_call_locked(fence, gpu->query, index);
 }
 

@@ -43,9 +43,9 @@ struct zone_ticket {
 };
 
 struct zone_fence_counts {
-    uint64_t records;
-    uint64_t record_failures;
-    uint64_t queries;
+    _Atomic uint64_t records;
+    _Atomic uint64_t record_failures;
+    _Atomic uint64_t queries;
 };
 
 struct zone_fence {
@@ -59,7 +59,7 @@ struct zone_fence {
     bool ask_newest;                 /* lock; the newest mark was complete when last asked */
     size_t carry;                    /* lock; bytes of failed records, counted with the next mark */
     unsigned spares;                 /* lock */
-    struct zone_fence_counts counts; /* lock */
+    struct zone_fence_counts counts; /* written under lock */
     void *spare[ZONE_FENCE_MARKS];   /* lock; events that nobody uses */
     struct zone_mark marks[ZONE_FENCE_MARKS]; /* lock; mark i at i % ZONE_FENCE_MARKS */
 };

@@ -55,3 +55,10 @@ static inline void zone_unlock(zone_lock_t *lock)
 {
     atomic_store_explicit(lock, 0, memory_order_release);
 }
+
+/* Adds to a number that is only changed under a lock, but read without it. */
+static inline void zone_tally_add(_Atomic uint64_t *count, uint64_t more)
+{
+    uint64_t now = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, now + more, memory_order_relaxed);
+}

@@ -1,235 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random programs on the pool over the model of a GPU, with a table of what the program holds as
- * oracle: work on many streams, frees in every way, clock and neighbours that move, records and
- * allocations that fail, captures, two contexts, a context that ends. The model says at once when a
- * rule is broken; after each step the counters must be the table's.
- * A seed is one test: FUZZ_SEEDS=FIRST:COUNT in the environment runs others, or more.
+ * pool_program.c with the bytes of an input as its choices: the first is the number of the
+ * settings, the program ends where the input does. Check's failures end the process; the program
+ * runs outside of Check, so what Check's macros call is here.
  */
 #include "pool_fixture.h"
+#include "pool_program.h"
+#include "target.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdarg.h>
 
-enum { STEPS = 2500, SLOTS = 48, SEEDS = 40 };
-
-static const char *const confs[] = {
-    "",
-    "max_pending_mb:0",
-    "max_pending_mb:16,max_cached_mb:64",
-    "free_order:sync",
-    "free_order:event,min_free_mb:64",
-    "oom_wait_ms:5,max_cached_mb:0",
-    "roundup_power2_divisions:4,max_pending_mb:64",
-    "min_free_mb:0,oom_wait_ms:0",
+struct source {
+    const uint8_t *data;
+    size_t left;
 };
 
-struct held {
-    zone_addr_t addr;
-    size_t bytes, class;
-    void *ctx;
-};
-
-static uint64_t seed;
-static struct held table[SLOTS];
-static struct zone_pool *pools[2];
-static void *const contexts[2] = {MODEL_CTX, MODEL_CTX2};
-
-static unsigned random_below(unsigned n)
+static unsigned below(void *arg, unsigned n)
 {
-    seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
-    return (unsigned)(seed >> 33) % n;
+    struct source *source = arg;
+    if (source->left == 0) {
+        return 0;
+    }
+    source->left--;
+    return *source->data++ % n;
 }
 
-static size_t random_size(void)
+static bool more(void *arg)
 {
-    static const size_t sizes[] = {
-        1,        512,          700,           4096,         65536, ZONE_MIB - 1,
-        ZONE_MIB, 3 * ZONE_MIB, 16 * ZONE_MIB, 50 * ZONE_MIB};
-    unsigned pick = random_below(sizeof(sizes) / sizeof(sizes[0]));
-    return random_below(3) ? sizes[random_below(pick + 1)] : sizes[pick];
+    const struct source *source = arg;
+    return source->left > 0;
 }
 
-/* The oracle: what each pool must say that the program holds. */
-static void check_counts(unsigned which)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct zone_counters now;
-    size_t bytes = 0, requested = 0, number = 0;
-    for (unsigned i = 0; i < SLOTS; i++) {
-        if (table[i].addr && table[i].ctx == contexts[which]) {
-            bytes += table[i].class;
-            requested += table[i].bytes;
-            number++;
-        }
-    }
-    zone_counters_init(&now);
-    zone_pool_count(pools[which], &now);
-    const char *wrong = zone_counters_check(&now);
-    ck_assert_msg(!wrong, "does not add up: %s", wrong);
-    ck_assert_uint_eq(now.allocated_bytes.current, bytes);
-    ck_assert_uint_eq(now.requested_bytes.current, requested);
-    ck_assert_uint_eq(now.allocation.current, number);
-    ck_assert_uint_ge(now.reserved_bytes.current, bytes);
+    struct source source = {data, size};
+    unsigned conf = below(&source, 256);
+    pool_setup();
+    pool_program_run(&(struct pool_choices){below, more, &source}, conf);
+    pool_teardown();
+    return 0;
 }
 
-static void check_reserved(void)
+/* Check's own names. */
+void _ck_assert_failed(const char *file, int line, const char *expr, const char *msg, ...)
 {
-    size_t reserved = zone_level_now(&pools[0]->ledger.reserved);
-    reserved += zone_level_now(&pools[1]->ledger.reserved);
-    ck_assert_uint_eq(reserved, model_used());
+    va_list args;
+    va_start(args, msg);
+    fprintf(stderr, "%s:%d: %s ", file, line, expr);
+    if (msg) {
+        vfprintf(stderr, msg, args);
+    }
+    fputc('\n', stderr);
+    va_end(args);
+    abort();
 }
 
-static void step_alloc(struct held *slot)
+void _mark_point(const char *file, int line)
 {
-    unsigned which = random_below(4) == 0;
-    size_t bytes = random_size();
-    zone_addr_t addr = 0;
-    model_set_current(contexts[which]);
-    model_enter_malloc();
-    int rc = zone_pool_alloc(pools[which], bytes, &addr);
-    model_leave_malloc();
-    if (rc != ZONE_GPU_OK) {
-        ck_assert_int_eq(rc, ZONE_GPU_OUT_OF_MEMORY);
-        return;
-    }
-    model_handed_out(addr);
-    for (unsigned i = 0; i < SLOTS; i++) {
-        ck_assert_msg(table[i].addr != addr, "two owners of one block");
-    }
-    const struct zone_block *block = block_at(addr);
-    ck_assert_ptr_eq(block->pool, pools[which]);
-    *slot = (struct held){addr, bytes, block->bytes, contexts[which]};
-}
-
-static void step_free(struct held *slot)
-{
-    struct zone_block *block = block_at(slot->addr);
-    bool in_stream = random_below(4) == 0;
-    if (random_below(40) == 0) {
-        zone_pool_taint(block);
-    }
-    ck_assert(zone_block_claim(block));
-    model_allow_free_in_use(true); /* of a tainted block; the pool's own gives are of ready ones */
-    int rc = zone_pool_free(block, in_stream ? ZONE_FREE_BY_STREAM : ZONE_FREE_BY_FREE);
-    model_allow_free_in_use(false);
-    ck_assert_int_eq(rc, ZONE_GPU_OK);
-    /* Twice; unless it was given back for real, and its record may be another's. */
-    if (zone_ptrmap_get(slot->addr) == block) {
-        ck_assert(!zone_block_claim(block));
-    }
-    slot->addr = 0;
-}
-
-/* The world goes on. */
-static void step_world(void)
-{
-    switch (random_below(9)) {
-    case 0:
-    case 1:
-        model_advance(random_below(20) * MS);
-        break;
-    case 2:
-        model_set_neighbour(random_below(4) * 50 * ZONE_MIB);
-        break;
-    case 3:
-        model_fail(MODEL_RECORD, random_below(5), 1, ZONE_GPU_REFUSED);
-        break;
-    case 4:
-        model_fail(MODEL_ALLOC, random_below(5), 1, ZONE_GPU_OUT_OF_MEMORY);
-        break;
-    case 5:
-        model_fail(MODEL_QUERY, random_below(20), 1, ZONE_GPU_REFUSED);
-        break;
-    case 6:
-        atomic_store(&pool_process.host_watched, random_below(3) == 0);
-        break;
-    case 7:
-        zone_registry_rescue(0, NULL);
-        break;
-    default:
-        zone_pool_settle(pools[0]);
-        break;
-    }
-}
-
-/* The second context ends with all its memory, and another begins. */
-static void step_reset(void)
-{
-    zone_registry_drop(pools[1]);
-    model_destroy(MODEL_CTX2);
-    for (unsigned i = 0; i < SLOTS; i++) {
-        if (table[i].addr && table[i].ctx == MODEL_CTX2) {
-            ck_assert_ptr_null(zone_ptrmap_get(table[i].addr));
-            table[i].addr = 0;
-        }
-    }
-    pools[1] = pool_of(MODEL_CTX2, 0);
-}
-
-static void step(void)
-{
-    struct held *slot = &table[random_below(SLOTS)];
-    unsigned pick = random_below(100);
-    if (pick == 0) {
-        step_reset();
-    } else if (pick < 8) {
-        step_world();
-    } else if (slot->addr == 0) {
-        step_alloc(slot);
-    } else if (pick < 50) {
-        model_launch(slot->ctx, random_below(4), slot->addr, random_below(3) * MS);
-    } else {
-        step_free(slot);
-    }
-}
-
-static unsigned first_seed, seed_count = SEEDS;
-
-START_TEST(random_program)
-{
-    seed = first_seed + (unsigned)_i;
-    pool_reopen(512 * ZONE_MIB, confs[seed % (sizeof(confs) / sizeof(confs[0]))]);
-    pools[0] = pool;
-    pools[1] = pool_of(MODEL_CTX2, 0);
-    memset(table, 0, sizeof(table));
-    for (unsigned i = 0; i < STEPS; i++) {
-        step();
-        check_counts(0);
-        check_counts(1);
-        check_reserved();
-    }
-    for (unsigned i = 0; i < SLOTS; i++) {
-        if (table[i].addr) {
-            step_free(&table[i]);
-        }
-    }
-    /* Nothing is lost: all of it can be given back. */
-    model_advance(10000 * MS);
-    for (unsigned i = 0; i < 50 && model_used() > 0; i++) {
-        zone_registry_rescue(0, NULL);
-    }
-    ck_assert_uint_eq(model_used(), 0);
-}
-END_TEST
-
-static void read_seeds(void)
-{
-    const char *text = getenv("FUZZ_SEEDS");
-    if (text && sscanf(text, "%u:%u", &first_seed, &seed_count) < 1) {
-        fprintf(stderr, "FUZZ_SEEDS is FIRST:COUNT\n");
-        exit(EXIT_FAILURE);
-    }
-}
-
-int main(void)
-{
-    read_seeds();
-    Suite *suite = suite_create("fuzz pool");
-    TCase *tcase = tcase_create("fuzz pool");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, pool_setup, pool_teardown);
-    tcase_add_loop_test(tcase, random_program, 0, (int)seed_count);
-    suite_add_tcase(suite, tcase);
-    return unit_main(suite);
+    (void)file;
+    (void)line;
 }

@@ -157,6 +157,7 @@ int main(void)
     OK(cuMemHostAlloc(&pinned, HOST_BYTES, 0));
     OK(cuMemAlloc(&ready, HOST_BYTES));
     launch_fill(reader, ready, HOST_BYTES / 4, MINE);
+    OK(cuStreamSynchronize(reader)); /* the copy below is not in its order */
     OK(cuMemcpyDtoH(pinned, ready, HOST_BYTES));
     int held = 0;
     for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {
