@@ -138,17 +138,12 @@ static CUcontext capture_context(const struct zone_driver *driver, CUstream stre
     return ctx;
 }
 
-/* Before a begin: no record of ours may be under way or start. */
-static void capture_begin(const struct zone_driver *driver, CUstream stream, bool ptsz)
+/* No record of ours may be under way or start from here on. */
+static void capture_add(const struct capture *capture)
 {
-    struct capture capture = {.stream = stream,
-                              .ctx = capture_context(driver, stream),
-                              .thread = capture_thread(stream, ptsz),
-                              .ptsz = ptsz,
-                              .beginning = true};
     pthread_mutex_lock(&capture_lock);
     if (capture_count < CAPTURE_STREAMS) {
-        captures[capture_count++] = capture;
+        captures[capture_count++] = *capture;
         atomic_fetch_add(&capture_active, 1);
     } else {
         /* More than we can follow: as if the way to begin were unknown. */
@@ -158,6 +153,16 @@ static void capture_begin(const struct zone_driver *driver, CUstream stream, boo
     while (atomic_load(&capture_readers) > 0) {
         sched_yield();
     }
+}
+
+static void capture_begin(const struct zone_driver *driver, CUstream stream, bool ptsz)
+{
+    struct capture capture = {.stream = stream,
+                              .ctx = capture_context(driver, stream),
+                              .thread = capture_thread(stream, ptsz),
+                              .ptsz = ptsz,
+                              .beginning = true};
+    capture_add(&capture);
 }
 
 /* After the driver answered. A begin on a stream that captures already fails and changes nothing,
@@ -180,18 +185,22 @@ static CUresult capture_began(CUstream stream, bool ptsz, CUresult rc)
     return rc;
 }
 
-/* The capture of a stream has ended, or the stream is about to be destroyed. */
-static void capture_ended(CUstream stream, bool ptsz)
+/* The stream is about to be destroyed: afterwards nobody may ask about it. True if it captures. */
+static bool capture_leaves(CUstream stream, struct capture *ret)
 {
+    bool captures_it = false;
     if (atomic_load(&capture_active) == 0) {
-        return;
+        return false;
     }
     pthread_mutex_lock(&capture_lock);
-    unsigned i = capture_find_locked(stream, ptsz);
+    unsigned i = capture_find_locked(stream, false);
     if (i < capture_count) {
+        captures_it = true;
+        *ret = captures[i];
         capture_remove_locked(i);
     }
     pthread_mutex_unlock(&capture_lock);
+    return captures_it;
 }
 
 /* One wrapper a name: the begin and end calls differ only in their parameters. */
@@ -251,8 +260,13 @@ CAPTURE_END(cuStreamEndCapture_ptsz, true)
         if (!driver || !ZONE_REAL(driver, name)) {                                                 \
             return CUDA_ERROR_NOT_INITIALIZED;                                                     \
         }                                                                                          \
-        capture_ended(stream, false);                                                              \
-        return ZONE_REAL(driver, name)(stream);                                                    \
+        struct capture capture;                                                                    \
+        bool captures_it = capture_leaves(stream, &capture);                                       \
+        CUresult rc = ZONE_REAL(driver, name)(stream);                                             \
+        if (rc != CUDA_SUCCESS && captures_it) {                                                   \
+            capture_add(&capture);                                                                 \
+        }                                                                                          \
+        return rc;                                                                                 \
     }
 
 STREAM_DESTROY(cuStreamDestroy)
