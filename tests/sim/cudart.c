@@ -12,6 +12,7 @@
 #define MAX_DEVICES 8
 
 struct rt_driver rt_driver;
+struct rt_driver rt_per_thread;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static cudaError_t load_error;
@@ -24,16 +25,17 @@ static __thread cudaError_t last_error;
 static __thread int device;
 static __thread unsigned resets_seen;
 
-static bool resolve(const char *name, int version, bool twin, void *ret_function)
+static void resolve(const char *name, int version, bool twin, void *ret_plain, void *ret_twin)
 {
     void *function = NULL;
-    void *twin_function = NULL;
     rt_driver.resolve(name, &function, version, 0, NULL);
+    memcpy(ret_plain, &function, sizeof function);
     if (twin) {
-        rt_driver.resolve(name, &twin_function, version < 7000 ? 7000 : version, 2, NULL);
+        function = NULL;
+        rt_driver.resolve(name, &function, version < 7000 ? 7000 : version,
+                          CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL);
     }
-    memcpy(ret_function, &function, sizeof function);
-    return function != NULL;
+    memcpy(ret_twin, &function, sizeof function);
 }
 
 static void load(void)
@@ -47,7 +49,8 @@ static void load(void)
     }
     memcpy(&rt_driver.resolve, &entry, sizeof entry);
     rt_driver.resolve("", &unused, 0, 0, NULL);
-#define DRIVER(name, version, twin) resolve(#name, version, twin, &rt_driver.name##_);
+#define DRIVER(name, version, twin)                                                                \
+    resolve(#name, version, twin, &rt_driver.name##_, &rt_per_thread.name##_);
     DRIVER_FUNCTIONS
 #undef DRIVER
     load_error =

@@ -110,6 +110,14 @@ struct rt_driver {
 #undef DRIVER
 
 extern struct rt_driver rt_driver;
+/* The same with the driver's per-thread forms, where there are any. */
+extern struct rt_driver rt_per_thread;
+
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+#define RT_DRIVER rt_per_thread
+#else
+#define RT_DRIVER rt_driver
+#endif
 
 /* Loads the driver; no context yet. */
 cudaError_t rt_load(void);
@@ -122,7 +130,7 @@ cudaError_t rt_done(cudaError_t error);
     __extension__({                                                                                \
         cudaError_t rt_error = rt_ready();                                                         \
         if (rt_error == cudaSuccess) {                                                             \
-            rt_error = (cudaError_t)rt_driver.call;                                                \
+            rt_error = (cudaError_t)RT_DRIVER.call;                                                \
         }                                                                                          \
         rt_done(rt_error);                                                                         \
     })

@@ -123,38 +123,6 @@ RT_EXPORT cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
     return RT_CALL(cuMemGetInfo_(free, total));
 }
 
-RT_EXPORT cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t stream)
-{
-    CUdeviceptr memory = 0;
-    cudaError_t error = devPtr ? rt_ready() : cudaErrorInvalidValue;
-    if (error == cudaSuccess) {
-        error = (cudaError_t)rt_driver.cuMemAllocAsync_(&memory, size, stream);
-    }
-    if (error == cudaSuccess) {
-        *devPtr = (void *)(uintptr_t)memory;
-    }
-    return rt_done(error);
-}
-
-RT_EXPORT cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t pool,
-                                              cudaStream_t stream)
-{
-    CUdeviceptr memory = 0;
-    cudaError_t error = ptr ? rt_ready() : cudaErrorInvalidValue;
-    if (error == cudaSuccess) {
-        error = (cudaError_t)rt_driver.cuMemAllocFromPoolAsync_(&memory, size, pool, stream);
-    }
-    if (error == cudaSuccess) {
-        *ptr = (void *)(uintptr_t)memory;
-    }
-    return rt_done(error);
-}
-
-RT_EXPORT cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t stream)
-{
-    return RT_CALL(cuMemFreeAsync_(address(devPtr), stream));
-}
-
 RT_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int ordinal)
 {
     return RT_CALL(cuDeviceGetDefaultMemPool_(pool, ordinal));

@@ -87,6 +87,35 @@ static void captured(void)
     OK(cuMemFree(ptr));
 }
 
+/* The runtime's calls on this thread's NULL, while another's is held up. */
+static void beside(void *data)
+{
+    const struct gate *held = data;
+    unsigned char bytes[16] = {0};
+    cudaGraph_t graph;
+    void *ptr;
+    OK(cudaMallocAsync(&ptr, 4096, NULL));
+    OK(cudaMemsetAsync(ptr, 0x5c, 4096, NULL));
+    OK(cudaMemcpyAsync(bytes, ptr, sizeof bytes, cudaMemcpyDeviceToHost, NULL));
+    OK(cudaStreamSynchronize(NULL));
+    CHECK(gate_outcome(*held) == GATE_CLOSED, "another thread's stream was waited for");
+    CHECK(bytes[15] == 0x5c);
+    OK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal));
+    OK(cudaMemsetAsync(ptr, 0, 4096, NULL));
+    OK(cudaStreamEndCapture(NULL, &graph));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaFreeAsync(ptr, NULL));
+}
+
+static void runtime_calls(void)
+{
+    struct gate held = gate_close(CU_STREAM_PER_THREAD, 5000);
+    EXPECT(cudaErrorNotReady, cudaStreamQuery(NULL));
+    in_thread(beside, &held);
+    gate_open(held);
+    OK(cudaStreamSynchronize(NULL));
+}
+
 static void goes_on(void)
 {
     CUdeviceptr ptr;
@@ -112,6 +141,7 @@ int main(void)
     for (int i = 0; i < 3; i++) {
         captured();
     }
+    runtime_calls();
     goes_on();
     OK(cuCtxSynchronize());
     CHECK(read_word(bad) == 0, "%u words", read_word(bad));
