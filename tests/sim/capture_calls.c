@@ -83,11 +83,11 @@ CUresult sim_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         rc = CUDA_ERROR_ILLEGAL_STATE;
     } else if (capture && capture->origin != stream) {
         rc = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-    } else if (capture && capture->thread != &sim_self &&
-               capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
-        rc = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     } else if (capture) {
-        rc = capture->invalid       ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+        bool wrong =
+            capture->thread != &sim_self && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+        rc = wrong                  ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+             : capture->invalid     ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
              : !all_joined(capture) ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                                     : CUDA_SUCCESS;
         *phGraph = rc == CUDA_SUCCESS ? (CUgraph)capture->graph : NULL;

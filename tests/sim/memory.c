@@ -63,6 +63,9 @@ bool sim_variable_alloc(struct sim_ctx *ctx, void *module, size_t size, bool man
 CUresult sim_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct sim_ctx *ctx;
+    if (dptr && bytesize == 0) {
+        *dptr = 0;
+    }
     if (!dptr || bytesize == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }

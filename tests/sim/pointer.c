@@ -2,7 +2,7 @@
  *
  * What a pointer is: cuPointerGetAttribute and relatives.
  */
-#include "sim.h"
+#include "vmm.h"
 
 #include <string.h>
 
@@ -21,7 +21,8 @@ static CUmemorytype type_of(const struct sim_block *block)
 
 static unsigned long long handle_types(const struct sim_block *block)
 {
-    return block->memory == SIM_DEVICE ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
+    const struct sim_physical *physical = block->memory == SIM_RANGE ? block->owner : NULL;
+    return physical ? (unsigned long long)physical->prop.requestedHandleTypes : 0;
 }
 
 #define PUT(type, value)                                                                           \

@@ -20,8 +20,9 @@ static int64_t runtime_zero(void)
 
 static int64_t driver_zero(void)
 {
-    CUdeviceptr ptr = 77; /* untouched or 0, as the driver's version has it */
-    return cuMemAlloc(&ptr, 0);
+    CUdeviceptr ptr = 77;
+    int64_t code = cuMemAlloc(&ptr, 0);
+    return code * 10 + (ptr != 0);
 }
 
 static int64_t null_pointer(void)
@@ -206,6 +207,89 @@ static int64_t reused_large(void)
     return reused_byte(2 * MIB, 0) + reused_byte(16 * MIB, 0);
 }
 
+/* Pinned memory freed and allocated again; 1 if the address is another. */
+static int64_t reused_pinned(void)
+{
+    unsigned char *ptr;
+    unsigned char *again;
+    OK(cudaMallocHost((void **)&ptr, 64 * KIB));
+    memset(ptr, 0xab, 64 * KIB);
+    uintptr_t old = (uintptr_t)ptr;
+    OK(cudaFreeHost(ptr));
+    OK(cudaMallocHost((void **)&again, 64 * KIB));
+    int64_t kept = (uintptr_t)again != old || again[1000] == 0xab;
+    OK(cudaFreeHost(again));
+    return kept;
+}
+
+static int64_t reused_async(void)
+{
+    unsigned char byte = 0xee;
+    void *ptr;
+    void *again;
+    OK(cudaMallocAsync(&ptr, 4 * MIB, NULL));
+    OK(cudaMemsetAsync(ptr, 0xab, 4 * MIB, NULL));
+    OK(cudaFreeAsync(ptr, NULL));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMallocAsync(&again, 4 * MIB, NULL));
+    OK(cudaMemcpy(&byte, again, 1, cudaMemcpyDeviceToHost));
+    OK(cudaFreeAsync(again, NULL));
+    OK(cudaDeviceSynchronize());
+    return byte;
+}
+
+/* Address range and attribute at the first byte after the last that was asked for. */
+static int64_t past_the_end(void)
+{
+    CUdeviceptr ptr;
+    CUdeviceptr base;
+    CUcontext context;
+    size_t size;
+    OK(cuMemAlloc(&ptr, 1000));
+    int64_t range = cuMemGetAddressRange(&base, &size, ptr + 1000);
+    int64_t asked = cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, ptr + 1000);
+    OK(cuMemFree(ptr));
+    return range * 1000 + asked;
+}
+
+static int64_t allowed_handles(void)
+{
+    unsigned long long types = 77;
+    CUdeviceptr ptr;
+    OK(cuMemAlloc(&ptr, 8 * MIB));
+    OK(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, ptr));
+    OK(cuMemFree(ptr));
+    return (int64_t)types;
+}
+
+/* How many functions cuGetProcAddress gives other than dlsym; then its answers to no name. */
+static int64_t resolved(void)
+{
+    static const struct {
+        const char *name;
+        int version;
+        cuuint64_t flags;
+        const char *exported;
+    } known[] = {
+        {"cuMemAlloc", 3020, 0, "cuMemAlloc_v2"},
+        {"cuMemFree", 3020, 0, "cuMemFree_v2"},
+        {"cuMemAllocAsync", 11020, 0, "cuMemAllocAsync"},
+        {"cuMemAllocAsync", 11020, 2, "cuMemAllocAsync_ptsz"},
+        {"cuDevicePrimaryCtxReset", 7000, 0, "cuDevicePrimaryCtxReset"},
+        {"cuDevicePrimaryCtxReset", 11000, 0, "cuDevicePrimaryCtxReset_v2"},
+    };
+    CUdriverProcAddressQueryResult status;
+    void *found;
+    int64_t other = 0;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        OK(cuGetProcAddress(known[i].name, &found, known[i].version, known[i].flags, &status));
+        other += found != zsim(known[i].exported);
+    }
+    found = &found;
+    int64_t code = cuGetProcAddress("", &found, 0, 0, &status);
+    return other * 1000 + code * 100 + (int)status * 10 + (found != NULL);
+}
+
 static int64_t retained_handle(void)
 {
     CUmemGenericAllocationHandle handle;
@@ -306,7 +390,7 @@ static int64_t free_async_of_plain(void)
 
 static const struct answer rows[] = {
     {"cudaMalloc(0): pointer set", runtime_zero, 0, ALWAYS},
-    {"cuMemAlloc(0)", driver_zero, 1, ALWAYS},
+    {"cuMemAlloc(0): code, pointer set", driver_zero, 10, ALWAYS},
     {"cudaMalloc(NULL, 16): code, last error", null_pointer, 101, ALWAYS},
     {"cudaMalloc(1 PiB): code, pointer set, last error twice", one_pib, 2020, ALWAYS},
     {"cudaMalloc(SIZE_MAX): the same", size_max, 2020, ALWAYS},
@@ -324,6 +408,11 @@ static const struct answer rows[] = {
     {"address range of freed memory", freed_range, 500, ALWAYS},
     {"small memory keeps its bytes", reused_small, 1, RECYCLED},
     {"large memory reads zero", reused_large, 0, RECYCLED},
+    {"pinned memory keeps its bytes", reused_pinned, 1, RECYCLED},
+    {"stream-ordered memory reads zero after a wait", reused_async, 0, RECYCLED},
+    {"address range, attribute past the last byte", past_the_end, 500001, ALWAYS},
+    {"handle types of plain memory", allowed_handles, 0, ALWAYS},
+    {"functions other than dlsym's; no name: code, status, found", resolved, 10, ALWAYS},
     {"cuMemRetainAllocationHandle of plain memory", retained_handle, 1, ALWAYS},
     {"context, IPC, SYNC_MEMOPS", attributes, 110, ALWAYS},
     {"dma-buf of a whole block, of an odd part", dma_buf, 1, ALWAYS},

@@ -3,7 +3,7 @@
  * Victim: what a stream capture allows and what it does not, as on a real driver. libzone must
  * neither break a capture nor hide that a call would have broken it.
  */
-#include "victim.h"
+#include "tools.h"
 
 static CUstream stream, other;
 static CUevent event;
@@ -175,6 +175,36 @@ static int64_t graph_result(void)
     return wrong;
 }
 
+static int64_t second_begin(void)
+{
+    begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    int64_t code = cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    return code * 1000 + end();
+}
+
+static void end_elsewhere(void *data)
+{
+    *(int64_t *)data = end();
+}
+
+static int64_t wrong_thread(void)
+{
+    int64_t code = 0;
+    begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    in_thread(end_elsewhere, &code);
+    return code * 1000 + end();
+}
+
+static int64_t end_without_begin(void)
+{
+    return end();
+}
+
+static int64_t legacy_begin(void)
+{
+    return cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
 /* Codes of the call and of ending the capture afterwards, as call * 1000 + end. */
 static const struct answer rows[] = {
     {"cuMemAlloc, global", malloc_global, 900901, ALWAYS},
@@ -189,6 +219,10 @@ static const struct answer rows[] = {
     {"cuCtxRecordEvent, relaxed", context_record, 900901, ALWAYS},
     {"cuCtxWaitEvent, relaxed", context_wait, 900901, ALWAYS},
     {"cuCtxSynchronize, relaxed", context_synchronize, 900901, ALWAYS},
+    {"a second begin", second_begin, 401000, ALWAYS},
+    {"an end in another thread", wrong_thread, 908401, ALWAYS},
+    {"an end without a begin", end_without_begin, 401, ALWAYS},
+    {"a begin on the legacy stream", legacy_begin, 900, ALWAYS},
     {"words wrong after a graph with allocations around", graph_result, 0, ALWAYS},
 };
 
