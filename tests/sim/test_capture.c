@@ -183,21 +183,22 @@ static struct probe from_other_thread(CUstreamCaptureMode capture, CUstreamCaptu
 /* Whom a capture of one thread binds in another, and who may end it. */
 static void threads(void)
 {
+    CUgraph graph;
     struct probe probe =
         from_other_thread(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL);
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, probe.code);
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, probe.ended);
-    end(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EXPECT(CUDA_ERROR_ILLEGAL_STATE, end_with(&graph)); /* it has ended all the same */
     probe = from_other_thread(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     EXPECT(CUDA_SUCCESS, probe.code);
-    end(CUDA_SUCCESS);
+    EXPECT(CUDA_ERROR_ILLEGAL_STATE, end_with(&graph));
     probe = from_other_thread(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED);
     EXPECT(CUDA_SUCCESS, probe.code);
-    end(CUDA_SUCCESS);
+    EXPECT(CUDA_ERROR_ILLEGAL_STATE, end_with(&graph));
     probe = from_other_thread(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL);
     EXPECT(CUDA_SUCCESS, probe.code);
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, probe.ended);
-    end(CUDA_SUCCESS);
+    EXPECT(CUDA_ERROR_ILLEGAL_STATE, end_with(&graph));
     probe = from_other_thread(CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL);
     EXPECT(CUDA_SUCCESS, probe.code);
     EXPECT(CUDA_SUCCESS, probe.ended);
