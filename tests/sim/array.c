@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays and mipmapped arrays: opaque, but they take memory of the device.
+ * Arrays and mipmapped arrays. They take chunks of the device; their bytes, which only copies
+ * reach, lie in host memory, row by row.
  */
 #include "sim.h"
 
@@ -10,6 +11,8 @@ struct sim_array {
     struct sim_ctx *ctx;
     size_t chunks;
     bool mipmapped;
+    unsigned char *bytes; /* NULL for a mipmapped one */
+    size_t pitch, rows, layers;
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
 };
 
@@ -58,6 +61,10 @@ static CUresult array_new(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, bool mipmap
         array->chunks = chunks;
         array->mipmapped = mipmapped;
         array->descriptor = *descriptor;
+        array->pitch = descriptor->Width * element_bytes(descriptor);
+        array->rows = height;
+        array->layers = depth;
+        array->bytes = mipmapped ? NULL : sim_calloc(height * depth, array->pitch);
         sim_handle_add(array, SIM_ARRAY, ctx->owner);
         *ret = array;
     }
@@ -69,7 +76,21 @@ void sim_array_free(struct sim_array *array)
 {
     sim_handle_drop(array);
     sim_chunks_give(array->ctx->device, array->chunks);
+    free(array->bytes);
     free(array);
+}
+
+unsigned char *sim_array_bytes(CUarray handle, size_t *ret_pitch, size_t *ret_rows,
+                               size_t *ret_layers)
+{
+    const struct sim_array *array = (const struct sim_array *)handle;
+    if (!sim_handle_is(array, SIM_ARRAY) || !array->bytes) {
+        return NULL;
+    }
+    *ret_pitch = array->pitch;
+    *ret_rows = array->rows;
+    *ret_layers = array->layers;
+    return array->bytes;
 }
 
 static CUresult destroy(void *handle, bool mipmapped)

@@ -3,27 +3,42 @@
  * Copies and fills. What the host waits for follows CUDA: copies to and from pageable memory and
  * the synchronous forms; copies within the device and fills return at once.
  */
-#include "sim.h"
+#include "copy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define STAGED_BYTES ((size_t)64 << 10) /* pageable sources up to here are taken at the call */
 
-static CUresult run_copy(const struct sim_work *work, struct sim_ctx *ctx)
+static CUresult run_rows(const struct sim_work *work, size_t layer)
 {
-    (void)ctx;
-    const unsigned char *src = work->u.copy.staged ? work->u.copy.staged : work->u.copy.src;
-    size_t src_pitch = work->u.copy.staged ? work->u.copy.width : work->u.copy.src_pitch;
+    const unsigned char *staged = work->u.copy.staged;
+    size_t width = work->u.copy.width;
+    const unsigned char *src = work->u.copy.src + layer * work->u.copy.src_slice;
+    if (staged) {
+        src = staged + layer * width * work->u.copy.height;
+    }
+    size_t src_pitch = staged ? width : work->u.copy.src_pitch;
     for (size_t row = 0; row < work->u.copy.height; row++) {
-        unsigned char *dst = work->u.copy.dst + row * work->u.copy.dst_pitch;
+        unsigned char *dst =
+            work->u.copy.dst + layer * work->u.copy.dst_slice + row * work->u.copy.dst_pitch;
         const unsigned char *from = src + row * src_pitch;
-        if (!sim_copyable(dst, work->u.copy.width) || !sim_copyable(from, work->u.copy.width)) {
+        if (!sim_copyable(dst, width) || !sim_copyable(from, width)) {
             return CUDA_ERROR_ILLEGAL_ADDRESS;
         }
-        memmove(dst, from, work->u.copy.width);
+        memmove(dst, from, width);
     }
     return CUDA_SUCCESS;
+}
+
+static CUresult run_copy(const struct sim_work *work, struct sim_ctx *ctx)
+{
+    CUresult rc = CUDA_SUCCESS;
+    (void)ctx;
+    for (size_t layer = 0; rc == CUDA_SUCCESS && layer < work->u.copy.depth; layer++) {
+        rc = run_rows(work, layer);
+    }
+    return rc;
 }
 
 static CUresult run_set(const struct sim_work *work, struct sim_ctx *ctx)
@@ -47,49 +62,72 @@ static CUresult run_set(const struct sim_work *work, struct sim_ctx *ctx)
     return CUDA_SUCCESS;
 }
 
-struct copy {
-    void *dst;
-    const void *src;
-    size_t width, height, dst_pitch, src_pitch;
-    bool dst_device, src_device; /* as the call named them; checked against the allocations */
-    bool async;
-};
-
 static size_t extent(size_t width, size_t height, size_t pitch)
 {
     return height == 0 ? 0 : (height - 1) * pitch + width;
 }
 
-static void stage(struct sim_work *work, const struct copy *copy)
+static size_t box_extent(const struct sim_copy *copy, size_t pitch, size_t slice)
 {
-    work->u.copy.staged = sim_calloc(copy->height, copy->width);
-    for (size_t row = 0; row < copy->height; row++) {
-        memcpy((unsigned char *)work->u.copy.staged + row * copy->width,
-               (const unsigned char *)copy->src + row * copy->src_pitch, copy->width);
+    return (copy->depth - 1) * slice + extent(copy->width, copy->height, pitch);
+}
+
+static void stage(struct sim_work *work, const struct sim_copy *copy)
+{
+    unsigned char *to = sim_calloc(copy->height * copy->depth, copy->width);
+    work->u.copy.staged = to;
+    for (size_t layer = 0; layer < copy->depth; layer++) {
+        for (size_t row = 0; row < copy->height; row++, to += copy->width) {
+            memcpy(to,
+                   (const unsigned char *)copy->src + layer * copy->src_slice +
+                       row * copy->src_pitch,
+                   copy->width);
+        }
     }
 }
 
-static CUresult submit_copy(const struct copy *copy, CUstream stream)
+static CUresult check(const struct sim_copy *copy, const struct sim_ctx *ctx)
+{
+    size_t dst_extent = box_extent(copy, copy->dst_pitch, copy->dst_slice);
+    size_t src_extent = box_extent(copy, copy->src_pitch, copy->src_slice);
+    CUresult rc = copy->async ? CUDA_SUCCESS : sim_capture_check_unsafe();
+    if (rc == CUDA_SUCCESS &&
+        ((copy->dst_device && !sim_copy_allowed(ctx, copy->dst, dst_extent)) ||
+         (copy->src_device && !sim_copy_allowed(ctx, copy->src, src_extent)))) {
+        rc = CUDA_ERROR_INVALID_VALUE;
+    }
+    return rc;
+}
+
+/* Whether the host waits for the copy; a small pageable source is taken now instead. */
+static bool waits(const struct sim_copy *copy, struct sim_work *work)
+{
+    if (!copy->async) {
+        bool dst_device = copy->dst_array || sim_on_device(copy->dst);
+        bool src_device = copy->src_array || sim_on_device(copy->src);
+        return !dst_device || !src_device;
+    }
+    if (!copy->src_array && sim_is_pageable(copy->src)) {
+        if (copy->width * copy->height * copy->depth > STAGED_BYTES) {
+            return true;
+        }
+        stage(work, copy);
+    }
+    return !copy->dst_array && sim_is_pageable(copy->dst);
+}
+
+CUresult sim_copy_submit(const struct sim_copy *copy, CUstream stream)
 {
     struct sim_ctx *ctx;
     CUresult rc = sim_begin(&ctx);
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    if (copy->width == 0 || copy->height == 0) {
+    if (copy->width == 0 || copy->height == 0 || copy->depth == 0) {
         sim_unlock();
         return CUDA_SUCCESS;
     }
-    size_t dst_extent = extent(copy->width, copy->height, copy->dst_pitch);
-    size_t src_extent = extent(copy->width, copy->height, copy->src_pitch);
-    if (!copy->async) {
-        rc = sim_capture_check_unsafe();
-    }
-    if (rc == CUDA_SUCCESS &&
-        ((copy->dst_device && !sim_copy_allowed(ctx, copy->dst, dst_extent)) ||
-         (copy->src_device && !sim_copy_allowed(ctx, copy->src, src_extent)))) {
-        rc = CUDA_ERROR_INVALID_VALUE;
-    }
+    rc = check(copy, ctx);
     if (rc != CUDA_SUCCESS) {
         sim_unlock();
         return rc;
@@ -99,21 +137,12 @@ static CUresult submit_copy(const struct copy *copy, CUstream stream)
     work->u.copy.src = copy->src;
     work->u.copy.width = copy->width;
     work->u.copy.height = copy->height;
+    work->u.copy.depth = copy->depth;
     work->u.copy.dst_pitch = copy->dst_pitch;
     work->u.copy.src_pitch = copy->src_pitch;
-    bool from_pageable = sim_is_pageable(copy->src);
-    bool to_pageable = sim_is_pageable(copy->dst);
-    bool wait = to_pageable;
-    if (copy->async && from_pageable) {
-        if (copy->width * copy->height <= STAGED_BYTES) {
-            stage(work, copy);
-        } else {
-            wait = true;
-        }
-    }
-    if (!copy->async) {
-        wait = !sim_on_device(copy->dst) || !sim_on_device(copy->src);
-    }
+    work->u.copy.dst_slice = copy->dst_slice;
+    work->u.copy.src_slice = copy->src_slice;
+    bool wait = waits(copy, work);
     struct sim_op *op = NULL;
     rc = sim_submit(stream, work, &op);
     if (op) {
@@ -130,8 +159,17 @@ static CUresult submit_copy(const struct copy *copy, CUstream stream)
 static CUresult copy_flat(void *dst, bool dst_device, const void *src, bool src_device,
                           size_t bytes, bool async, CUstream stream)
 {
-    struct copy copy = {dst, src, bytes, 1, bytes, bytes, dst_device, src_device, async};
-    return submit_copy(&copy, stream);
+    struct sim_copy copy = {.dst = dst,
+                            .src = src,
+                            .width = bytes,
+                            .height = 1,
+                            .depth = 1,
+                            .dst_pitch = bytes,
+                            .src_pitch = bytes,
+                            .dst_device = dst_device,
+                            .src_device = src_device,
+                            .async = async};
+    return sim_copy_submit(&copy, stream);
 }
 
 static void *pointer(CUdeviceptr address)
@@ -197,47 +235,6 @@ CUresult sim_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUde
     (void)srcContext;
     return copy_flat(pointer(dstDevice), false, pointer(srcDevice), false, ByteCount, true,
                      hStream);
-}
-
-static CUresult copy_2d(const CUDA_MEMCPY2D *request, bool async, CUstream stream)
-{
-    if (!request || request->dstMemoryType == CU_MEMORYTYPE_ARRAY ||
-        request->srcMemoryType == CU_MEMORYTYPE_ARRAY) {
-        return request ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-    }
-    struct copy copy = {0};
-    bool dst_host = request->dstMemoryType == CU_MEMORYTYPE_HOST;
-    bool src_host = request->srcMemoryType == CU_MEMORYTYPE_HOST;
-    unsigned char *dst = dst_host ? request->dstHost : pointer(request->dstDevice);
-    const unsigned char *src = src_host ? request->srcHost : pointer(request->srcDevice);
-    copy.width = request->WidthInBytes;
-    copy.height = request->Height;
-    copy.dst_pitch = request->dstPitch ? request->dstPitch : copy.width;
-    copy.src_pitch = request->srcPitch ? request->srcPitch : copy.width;
-    copy.dst = dst + request->dstY * copy.dst_pitch + request->dstXInBytes;
-    copy.src = src + request->srcY * copy.src_pitch + request->srcXInBytes;
-    copy.dst_device = request->dstMemoryType == CU_MEMORYTYPE_DEVICE;
-    copy.src_device = request->srcMemoryType == CU_MEMORYTYPE_DEVICE;
-    copy.async = async;
-    if (copy.dst_pitch < copy.width || copy.src_pitch < copy.width) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return submit_copy(&copy, stream);
-}
-
-CUresult sim_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
-{
-    return copy_2d(pCopy, false, NULL);
-}
-
-CUresult sim_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
-{
-    return copy_2d(pCopy, false, NULL);
-}
-
-CUresult sim_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
-{
-    return copy_2d(pCopy, true, hStream);
 }
 
 struct sim_work *sim_fill_work(CUdeviceptr dst, size_t pitch, uint32_t value, unsigned element,

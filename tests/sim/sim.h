@@ -100,7 +100,7 @@ struct sim_work {
         struct {
             unsigned char *dst;
             const unsigned char *src;
-            size_t width, height, dst_pitch, src_pitch;
+            size_t width, height, depth, dst_pitch, src_pitch, dst_slice, src_slice;
             void *staged; /* a pageable source, as it was at the call */
         } copy;
         struct {
@@ -374,6 +374,9 @@ bool sim_variable_alloc(struct sim_ctx *ctx, void *module, size_t size, bool man
 
 /* array.c */
 void sim_array_free(struct sim_array *array);
+/* The bytes of a live array, rows of *ret_pitch, layers of *ret_rows rows; NULL if it is none. */
+unsigned char *sim_array_bytes(CUarray handle, size_t *ret_pitch, size_t *ret_rows,
+                               size_t *ret_layers);
 
 /* vmm.c */
 void sim_physical_free(struct sim_physical *physical);
