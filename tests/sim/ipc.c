@@ -53,7 +53,7 @@ CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 static struct sim_block *import_of(const struct wire *wire)
 {
     for (struct sim_block *block = NULL; (block = sim_block_each(block));) {
-        if (block->memory == SIM_IMPORT && block->import_pid == wire->pid &&
+        if (block->memory == SIM_IMPORT && !block->of_pool && block->import_pid == wire->pid &&
             block->import_offset == wire->offset && block->device->ordinal == wire->device) {
             return block;
         }
@@ -134,7 +134,7 @@ CUresult sim_cuIpcCloseMemHandle(CUdeviceptr dptr)
         return rc;
     }
     struct sim_block *block = sim_block_from(dptr);
-    if (!block || block->memory != SIM_IMPORT) {
+    if (!block || block->memory != SIM_IMPORT || block->of_pool) {
         rc = CUDA_ERROR_INVALID_VALUE;
     } else if (--block->refs == 0) {
         sim_ctx_drain(ctx->owner);

@@ -178,9 +178,9 @@ CUresult sim_cuMemFree_v2(CUdeviceptr dptr)
     if (rc == CUDA_SUCCESS) {
         struct sim_block *block = sim_block_from(dptr);
         if (!block || block->leaving || block->variable || block->memory == SIM_HOST ||
-            block->memory == SIM_IMPORT || block->memory == SIM_RANGE) {
+            (block->memory == SIM_IMPORT && !block->of_pool) || block->memory == SIM_RANGE) {
             rc = CUDA_ERROR_INVALID_VALUE;
-        } else if (block->memory == SIM_ASYNC) {
+        } else if (block->memory == SIM_ASYNC || block->memory == SIM_IMPORT) {
             rc = free_stream_ordered(block);
         } else {
             rc = free_waiting(block);

@@ -171,7 +171,7 @@ static CUresult alloc(CUdeviceptr *dptr, size_t size, struct sim_pool *pool, CUs
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    if (pool && !sim_handle_is(pool, SIM_POOL)) {
+    if (pool && (!sim_handle_is(pool, SIM_POOL) || pool->imported)) {
         rc = CUDA_ERROR_INVALID_VALUE;
     }
     pool = pool ? pool : sim_current_pool(ctx->device);
@@ -254,7 +254,9 @@ static CUresult free_async(CUdeviceptr dptr, CUstream handle)
         return rc;
     }
     struct sim_block *block = sim_block_from(dptr);
-    if (!block || block->leaving || (block->memory != SIM_ASYNC && block->memory != SIM_DEVICE)) {
+    bool known = block && (block->memory == SIM_ASYNC || block->memory == SIM_DEVICE ||
+                           (block->memory == SIM_IMPORT && block->of_pool));
+    if (!known || block->leaving) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (stream->capture && !block->graph) {

@@ -14,6 +14,8 @@ struct sim_pool {
     uint64_t threshold;
     uint64_t used, used_high, reserved, reserved_high;
     bool destroyed;
+    bool exportable, imported;
+    int fd; /* of an imported one: the exporter's memory */
     struct spare *spares;
     unsigned access; /* bit per device besides its own */
 };

@@ -5,6 +5,7 @@
 #include "pool.h"
 
 #include <string.h>
+#include <unistd.h>
 
 CUresult sim_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
@@ -14,7 +15,9 @@ CUresult sim_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps
     sim_lock();
     struct sim_device *device = sim_device_at(poolProps->location.id);
     if (device) {
-        *pool = (CUmemoryPool)sim_pool_new(device);
+        struct sim_pool *made = sim_pool_new(device);
+        made->exportable = poolProps->handleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        *pool = (CUmemoryPool)made;
     }
     sim_unlock();
     return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
@@ -45,6 +48,9 @@ CUresult sim_cuMemPoolDestroy(CUmemoryPool handle)
     } else {
         sim_handle_drop(pool);
         pool->destroyed = true;
+        if (pool->imported) {
+            close(pool->fd);
+        }
         sim_pool_trim(pool, 0);
         if (pool->device->pool == pool) {
             pool->device->pool = NULL;

@@ -205,6 +205,7 @@ struct sim_block {
     void *owner; /* slab owner, pool or physical handle */
     unsigned host_flags;
     bool registered, leaving, graph, variable, sync_memops;
+    bool of_pool;  /* an import that is freed, not closed */
     unsigned refs; /* opens of an import, and where it is from */
     int import_pid;
     uint64_t import_offset;
