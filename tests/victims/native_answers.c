@@ -207,11 +207,14 @@ static int64_t reused_large(void)
     return reused_byte(2 * MIB, 0) + reused_byte(16 * MIB, 0);
 }
 
-/* Pinned memory freed and allocated again; 1 if the address is another. */
+/* Pinned memory freed and allocated again, beside a live block that keeps its chunk; 1 if the
+ * address is another. */
 static int64_t reused_pinned(void)
 {
+    void *neighbour;
     unsigned char *ptr;
     unsigned char *again;
+    OK(cudaMallocHost(&neighbour, 64 * KIB));
     OK(cudaMallocHost((void **)&ptr, 64 * KIB));
     memset(ptr, 0xab, 64 * KIB);
     uintptr_t old = (uintptr_t)ptr;
@@ -219,6 +222,7 @@ static int64_t reused_pinned(void)
     OK(cudaMallocHost((void **)&again, 64 * KIB));
     int64_t kept = (uintptr_t)again != old || again[1000] == 0xab;
     OK(cudaFreeHost(again));
+    OK(cudaFreeHost(neighbour));
     return kept;
 }
 
