@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a built libzone.so: what it exports, which glibc it needs, what it is linked to.
 
-    binary.py exports|glibc|needed LIBZONE [HOOKS_DEF]
+    binary.py exports|glibc|needed|imports LIBZONE [HOOKS_DEF]
 
 exports: the names of hooks.def, dlsym and zone_…, without symbol versions; nothing else.
-glibc:   no symbol newer than 2.17, so that it loads in older containers.
+glibc:   no symbol newer than 2.17, so that it loads in older containers; dlsym is looked for by the
+         version that it has on the library's machine.
 needed:  libc and its parts only, no search path, no text relocations, no executable stack.
+imports: nothing of CUDA, no threads, no signal handlers, nothing shared with other processes.
 """
 
 from __future__ import annotations
@@ -21,6 +23,18 @@ NEWEST_GLIBC = (2, 17)
 MAY_NEED = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 # ld.so itself, under the name it has on each machine; linkers add it for thread-local storage.
 LOADER = re.compile(r"ld-linux-(x86-64\.so\.2|aarch64\.so\.1)")
+
+FORBIDDEN = (
+    (r"cu[A-Z]\w*|cuda[A-Z]\w*|nvml\w*", "programs without CUDA would not start"),
+    (r"pthread_create|thrd_create|clone3?|v?fork|posix_spawnp?|system", "libzone starts nothing"),
+    (r"signal|sigaction|bsd_signal|sysv_signal|sigset", "signals are the program's"),
+    (
+        r"sem_\w+|shm_\w+|sem(get|op|ctl)|shm(get|at|ctl)|msg\w+|mq_\w+|flock|lockf",
+        "a process that dies would stop others",
+    ),
+    (r"pthread_self|gettid", "threads are told apart by thread-local variables"),
+    (r"_Unwind_\w+|__cxa_throw|_Z\w+", "exceptions do not cross C"),
+)
 
 
 def tool(*command: str) -> str:
@@ -82,6 +96,31 @@ def check_glibc(dynamic_symbols: str) -> list[str]:
     return problems
 
 
+def check_base(data: bytes) -> list[str]:
+    """The oldest glibc of the file's machine is named in it, and no other machine's."""
+    base = {62: b"GLIBC_2.2.5", 183: b"GLIBC_2.17"}[int.from_bytes(data[18:20], "little")]
+    problems = [] if base + b"\0" in data else [f"{base.decode()} is not asked for"]
+    if base != b"GLIBC_2.2.5" and b"GLIBC_2.2.5" in data:
+        problems.append("GLIBC_2.2.5 is x86-64's")
+    return problems
+
+
+def imported(listing: str) -> set[str]:
+    """The undefined symbols that readelf --dyn-syms lists."""
+    rows = (line.split() for line in listing.splitlines())
+    return {row[7].partition("@")[0] for row in rows if len(row) >= 8 and row[6] == "UND"}
+
+
+def check_imports(listing: str) -> list[str]:
+    """What libzone must not use, by the symbol that it would need."""
+    return [
+        f"{name} is imported: {why}"
+        for name in sorted(imported(listing))
+        for pattern, why in FORBIDDEN
+        if re.fullmatch(pattern, name)
+    ]
+
+
 def check_needed(dynamic: str, headers: str) -> list[str]:
     """Entries of the dynamic section and program headers that must not be there."""
     problems = []
@@ -106,13 +145,17 @@ def main(argv: list[str]) -> int:
     if what == "glibc":
         # -W -V names versions that no symbol uses, too: the loader asks for those as well.
         text = tool("readelf", "-W", "--dyn-syms", library) + tool("readelf", "-W", "-V", library)
-        return finish(check_glibc(text), text.count("GLIBC_"), "references to glibc")
+        problems = check_glibc(text) + check_base(Path(library).read_bytes())
+        return finish(problems, text.count("GLIBC_"), "references to glibc")
     if what == "needed":
         dynamic, headers = (
             tool("readelf", "-W", "-d", library),
             tool("readelf", "-W", "-l", library),
         )
         return finish(check_needed(dynamic, headers), dynamic.count("(NEEDED)"), "libraries")
+    if what == "imports":
+        listing = tool("readelf", "-W", "--dyn-syms", library)
+        return finish(check_imports(listing), len(imported(listing)), "imports")
     print(__doc__)
     return 2
 

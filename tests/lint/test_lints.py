@@ -69,6 +69,24 @@ class Glibc(unittest.TestCase):
     def test_relr(self) -> None:
         self.assertEqual(len(binary.check_glibc("  Name: GLIBC_ABI_DT_RELR  Flags: none\n")), 1)
 
+    def test_other_machine(self) -> None:
+        """The version of x86-64 in a library for aarch64: it would find no dlsym there."""
+        aarch64, x86_64 = bytes(18) + b"\xb7\0", bytes(18) + b"\x3e\0"
+        self.assertEqual(binary.check_base(aarch64 + b"\0GLIBC_2.17\0GLIBC_2.34\0"), [])
+        self.assertEqual(binary.check_base(x86_64 + b"\0GLIBC_2.2.5\0GLIBC_2.34\0"), [])
+        self.assertEqual(len(binary.check_base(aarch64 + b"\0GLIBC_2.2.5\0")), 2)
+        self.assertEqual(len(binary.check_base(x86_64 + b"\0GLIBC_2.17\0")), 1)
+
+
+class Imports(unittest.TestCase):
+    def test_good(self) -> None:
+        self.assertEqual(binary.check_imports(EXPORTS), [])
+
+    def test_each_kind(self) -> None:
+        row = ROW.replace(" 12 ", " UND ")
+        for name in ("cuMemAlloc_v2", "pthread_create@GLIBC_2.34", "sigaction", "sem_open", "_Zx"):
+            self.assertEqual(len(binary.check_imports(EXPORTS + row + name + " (2)\n")), 1, name)
+
 
 class Needed(unittest.TestCase):
     STACK = (

@@ -6,8 +6,6 @@
  */
 #include "tools.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <string.h>
 
 enum { ROUNDS = 20, WORDS = 1024 };
@@ -86,27 +84,6 @@ static void mapped_by_the_program(void)
     OK(cuMemUnmap(at, 4 * MIB));
     OK(cuMemRelease(handle));
     OK(cuMemAddressFree(at, 8 * MIB));
-}
-
-/* The driver's own function, read from its symbol table: no hook of look-ups sees that. */
-static void *driver_function(const char *name)
-{
-    struct link_map *map = dlopen("libcuda.so.1", RTLD_LAZY);
-    const ElfW(Sym) *symbols = NULL;
-    const char *names = NULL;
-    CHECK(map);
-    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
-        const void *at = (const void *)(uintptr_t)entry->d_un.d_ptr;
-        symbols = entry->d_tag == DT_SYMTAB ? at : symbols;
-        names = entry->d_tag == DT_STRTAB ? at : names;
-    }
-    /* The names follow the symbols. */
-    for (const ElfW(Sym) *symbol = symbols; symbols && (const char *)symbol < names; symbol++) {
-        if (symbol->st_value != 0 && strcmp(names + symbol->st_name, name) == 0) {
-            return (void *)(map->l_addr + symbol->st_value);
-        }
-    }
-    return NULL;
 }
 
 /* A library that found the driver's functions in a way of its own hands its memory to the program,

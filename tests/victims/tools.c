@@ -6,7 +6,9 @@
 
 #include "../sim/zsim.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,4 +247,24 @@ int reports_of_child(char *self, const char *argument, int *ret_status)
     fclose(output);
     CHECK(waitpid(child, ret_status, 0) == child);
     return count;
+}
+
+void *driver_function(const char *name)
+{
+    struct link_map *map = dlopen("libcuda.so.1", RTLD_LAZY);
+    const ElfW(Sym) *symbols = NULL;
+    const char *names = NULL;
+    CHECK(map);
+    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
+        const void *at = (const void *)(uintptr_t)entry->d_un.d_ptr;
+        symbols = entry->d_tag == DT_SYMTAB ? at : symbols;
+        names = entry->d_tag == DT_STRTAB ? at : names;
+    }
+    /* The names follow the symbols. */
+    for (const ElfW(Sym) *symbol = symbols; symbols && (const char *)symbol < names; symbol++) {
+        if (symbol->st_value != 0 && strcmp(names + symbol->st_name, name) == 0) {
+            return (void *)(map->l_addr + symbol->st_value);
+        }
+    }
+    return NULL;
 }

@@ -56,6 +56,9 @@ bool frees_run_ahead(void);
 /* zone's configuration holds this text. */
 bool configured(const char *text);
 
+/* The driver's own function, read from its symbol table: no hook of look-ups sees that. NULL if
+ * this driver has none of that name. */
+void *driver_function(const char *name);
 /* Calls of a driver function so far, libzone's own among them; 0 on a real GPU. */
 uint64_t driver_calls(const char *name);
 /* Driver calls that get or give back physical memory. */
