@@ -17,15 +17,15 @@ static const struct fault {
     const char *name;
     const char *kernel;
     int code;
-    bool sim;  /* only there */
+    bool sim;  /* only there: when a real driver sees a fault by itself is not known */
     bool asks; /* the program learns of it by itself, before any call of libzone's */
 } ways[] = {
     {"address", "fault", 700, false, true},
-    {"address unseen", "fault", 700, false, false},
+    {"address unseen", "fault", 700, true, false},
     {"trap", "trap", 719, false, true},
-    {"trap unseen", "trap", 719, false, false},
+    {"trap unseen", "trap", 719, true, false},
     {"assertion", "assertion", 710, false, true},
-    {"assertion unseen", "assertion", 710, false, false},
+    {"assertion unseen", "assertion", 710, true, false},
     {"timeout", "timeout", 702, true, true},
     {"timeout unseen", "timeout", 702, true, false},
 };

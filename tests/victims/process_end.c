@@ -16,7 +16,7 @@
 enum { KEPT_FROM = 512, HELD = 4 };
 
 static char *self;
-static CUdeviceptr held[HELD];
+static void *held[HELD];
 static int late_code = -1; /* what the destructor below has to see */
 
 static void allocate(int times)
@@ -124,7 +124,7 @@ static void reuse_descriptors(void)
 static void free_held(void)
 {
     for (int i = 0; i < HELD; i++) {
-        int code = (int)cuMemFree(held[i]);
+        int code = (int)cudaFree(held[i]);
         if (code != late_code) {
             static const char message[] = "a late free gave another code\n";
             ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
@@ -145,13 +145,13 @@ static void hold(int code)
 {
     late_code = code;
     for (int i = 0; i < HELD; i++) {
-        OK(cuMemAlloc(&held[i], i % 2 ? 4 * KIB : 2 * MIB));
+        OK(cudaMalloc(&held[i], i % 2 ? 4 * KIB : 2 * MIB));
     }
 }
 
 static void in_a_destructor(void)
 {
-    hold(CUDA_ERROR_DEINITIALIZED);
+    hold(cudaErrorCudartUnloading);
 }
 
 /* This exit handler runs before the driver's, works as ever, and ends the process once more. */
@@ -165,14 +165,14 @@ static void work_and_exit(void)
 
 static void in_an_exit_handler(void)
 {
-    hold(CUDA_SUCCESS);
+    hold(cudaSuccess);
     atexit(work_and_exit);
 }
 
 static void quickly(void)
 {
     at_quick_exit(free_held);
-    hold(CUDA_SUCCESS);
+    hold(cudaSuccess);
     quick_exit(6);
 }
 
