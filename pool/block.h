@@ -40,10 +40,15 @@ struct zone_block {
     uint64_t uses;           /* owner; how often it was handed out again: makes buffer ids unique */
     uint32_t serial;         /* const; number of the record in this process */
     _Atomic uint8_t state;   /* enum zone_block_state */
-    uint8_t kind;            /* const; enum zone_block_kind */
+    _Atomic uint8_t kind;    /* enum zone_block_kind; const, but looked at in spare records, too */
     bool fresh;              /* owner; the first use since the driver allocated it */
     _Atomic uint8_t tainted; /* others may hold the memory itself: freed for real, never recycled */
 };
+
+static inline enum zone_block_kind zone_block_kind(const struct zone_block *block)
+{
+    return (enum zone_block_kind)atomic_load_explicit(&block->kind, memory_order_relaxed);
+}
 
 /* A record in state GONE, or NULL when the host has no memory. */
 struct zone_block *zone_block_new(void);

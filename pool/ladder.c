@@ -42,7 +42,7 @@ bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, siz
     block->req_bytes = req_bytes;
     block->stamp = 0;
     block->pool = pool;
-    block->kind = ZONE_BLOCK_DEVICE;
+    atomic_store_explicit(&block->kind, ZONE_BLOCK_DEVICE, memory_order_relaxed);
     /* The record may have served before: the address is new to it, the buffer id must be the
      * driver's. */
     block->fresh = true;

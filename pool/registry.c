@@ -125,7 +125,7 @@ static bool drop_visit(struct zone_block *block, void *arg)
         return false;
     }
     struct zone_pool *pool = arg;
-    if (block->kind == ZONE_BLOCK_MANAGED) {
+    if (zone_block_kind(block) == ZONE_BLOCK_MANAGED) {
         atomic_fetch_sub(&pool->process->host_watched, 1);
     }
     zone_block_delete(block);

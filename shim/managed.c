@@ -36,7 +36,7 @@ static void managed_enter(const struct zone_driver *driver, CUdeviceptr dptr, si
     block->bytes = bytes;
     block->req_bytes = bytes;
     block->pool = pool;
-    block->kind = ZONE_BLOCK_MANAGED;
+    atomic_store_explicit(&block->kind, ZONE_BLOCK_MANAGED, memory_order_relaxed);
     atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
     if (!zone_ptrmap_set(block)) {
         zone_block_delete(block);

@@ -145,7 +145,7 @@ static inline CUresult memory_free(const struct zone_driver *driver, CUdeviceptr
         }
         return ZONE_REAL(driver, cuMemFree_v2)(dptr);
     }
-    if (ZONE_UNLIKELY(block->kind == ZONE_BLOCK_MANAGED)) {
+    if (ZONE_UNLIKELY(zone_block_kind(block) == ZONE_BLOCK_MANAGED)) {
         return zone_managed_free(driver, block);
     }
     if (ZONE_UNLIKELY(!zone_block_claim(block))) {
@@ -179,7 +179,7 @@ static CUresult memory_free_async(CUdeviceptr dptr, CUstream stream, zone_fn_cuM
 {
     struct zone_block *block = zone_life_is_on() ? zone_ptrmap_get(dptr) : NULL;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!block || block->kind != ZONE_BLOCK_DEVICE) {
+    if (!block || zone_block_kind(block) != ZONE_BLOCK_DEVICE) {
         return real(dptr, stream);
     }
     CUresult rc = capturing ? capturing(stream, &status) : CUDA_SUCCESS;

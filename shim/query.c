@@ -32,7 +32,7 @@ enum zone_query_place zone_query_find(const struct zone_driver *driver, CUdevice
             block = zone_ptrmap_get(base);
         }
     }
-    if (!block || block->kind != ZONE_BLOCK_DEVICE) {
+    if (!block || zone_block_kind(block) != ZONE_BLOCK_DEVICE) {
         return ZONE_QUERY_FOREIGN;
     }
     *ret_block = block;

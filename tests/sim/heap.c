@@ -35,26 +35,36 @@ struct sim_heap {
     struct slab *slabs;
 };
 
-static void fail(const char *what)
+static __attribute__((noreturn)) void fail(const char *what)
 {
     perror(what);
     abort();
 }
 
-/* Addresses are never the scarce thing on a GPU, so there are many more than chunks. */
+/* Addresses are never the scarce thing on a GPU, so there are many more than chunks; fewer where
+ * the process has little room for them (valgrind). */
+static void *reserve(const struct sim_device *device, size_t *ret_chunks)
+{
+    for (size_t times = 16; times > 0; times /= 2) {
+        size_t bytes = device->chunks * times * SIM_CHUNK;
+        void *range = mmap(NULL, bytes + SIM_CHUNK, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (range != MAP_FAILED) {
+            *ret_chunks = device->chunks * times;
+            return range;
+        }
+    }
+    fail("zsim: addresses of the device");
+}
+
 void sim_heap_init(struct sim_device *device)
 {
     struct sim_heap *heap = sim_calloc(1, sizeof *heap);
-    heap->chunks = device->chunks * 16;
+    void *range = reserve(device, &heap->chunks);
     size_t bytes = heap->chunks * SIM_CHUNK;
     heap->fd = memfd_create("zsim-device", MFD_CLOEXEC);
     if (heap->fd < 0 || ftruncate(heap->fd, (off_t)bytes) != 0) {
         fail("zsim: memory of the device");
-    }
-    void *range = mmap(NULL, bytes + SIM_CHUNK, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) {
-        fail("zsim: addresses of the device");
     }
     heap->base = ((uintptr_t)range + SIM_CHUNK - 1) & ~(SIM_CHUNK - 1);
     if (mmap((void *)heap->base, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, heap->fd,

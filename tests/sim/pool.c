@@ -43,6 +43,13 @@ struct sim_pool *sim_current_pool(struct sim_device *device)
     return device->pool ? device->pool : sim_default_pool(device);
 }
 
+void sim_pool_end(struct sim_pool *pool)
+{
+    if (pool->destroyed && pool->reserved == 0) {
+        free(pool);
+    }
+}
+
 static void give_back(struct sim_pool *pool, uintptr_t address, size_t bytes)
 {
     sim_heap_free(pool->device, pool, address, bytes);
@@ -72,10 +79,12 @@ static void spare_release(struct spare *spare)
 static void free_ran(void *data)
 {
     struct spare *spare = data;
+    struct sim_pool *pool = spare->pool;
     sim_op_unref(spare->op);
     spare->op = NULL;
-    if (spare->pool->reserved > spare->pool->threshold || spare->pool->destroyed) {
+    if (pool->reserved > pool->threshold || pool->destroyed) {
         spare_release(spare);
+        sim_pool_end(pool);
     }
 }
 
@@ -219,6 +228,7 @@ void sim_pool_release(struct sim_block *block)
     pool->used -= block->bytes;
     give_back(pool, block->address, block->bytes);
     sim_block_remove(block);
+    sim_pool_end(pool);
 }
 
 static void release_later(void *data)

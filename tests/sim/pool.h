@@ -21,6 +21,8 @@ struct sim_pool {
 };
 
 struct sim_pool *sim_pool_new(struct sim_device *device);
+/* A destroyed pool goes when it holds nothing any more. */
+void sim_pool_end(struct sim_pool *pool);
 struct sim_pool *sim_default_pool(struct sim_device *device);
 struct sim_pool *sim_current_pool(struct sim_device *device);
 /* Gives back ranges whose free has run, until the pool holds no more than keep bytes. */

@@ -35,7 +35,7 @@ static CUresult begin_pool(CUmemoryPool handle, struct sim_pool **ret_pool)
     return CUDA_SUCCESS;
 }
 
-/* The structure stays for its allocations that still live. */
+/* The structure stays while its allocations live. */
 CUresult sim_cuMemPoolDestroy(CUmemoryPool handle)
 {
     struct sim_pool *pool;
@@ -55,6 +55,7 @@ CUresult sim_cuMemPoolDestroy(CUmemoryPool handle)
         if (pool->device->pool == pool) {
             pool->device->pool = NULL;
         }
+        sim_pool_end(pool);
     }
     sim_unlock();
     return rc;
