@@ -45,6 +45,32 @@ void zone_counters_init(struct zone_counters *counters)
     counters->version = ZONE_COUNTERS_VERSION;
 }
 
+static bool has_peak(const struct zone_counter_info *info)
+{
+    return info->kind == ZONE_COUNTER_GAUGE || info->kind == ZONE_COUNTER_LEVEL;
+}
+
+void zone_counters_raise_peaks(struct zone_counters *counters, const struct zone_counters *other)
+{
+    struct zone_counters from = *other;
+    for (size_t i = 0; i < COUNTERS; i++) {
+        if (has_peak(&counter_table[i])) {
+            struct zone_gauge *to = gauge_of(counters, &counter_table[i]);
+            uint64_t peak = gauge_of(&from, &counter_table[i])->peak;
+            to->peak = peak > to->peak ? peak : to->peak;
+        }
+    }
+}
+
+void zone_counters_clear_peaks(struct zone_counters *counters)
+{
+    for (size_t i = 0; i < COUNTERS; i++) {
+        if (has_peak(&counter_table[i])) {
+            gauge_of(counters, &counter_table[i])->peak = 0;
+        }
+    }
+}
+
 void zone_counters_add(struct zone_counters *sum, const struct zone_counters *other)
 {
     struct zone_counters from = *other;

@@ -59,6 +59,12 @@ void zone_counters_init(struct zone_counters *counters);
 /* Adds `other` up in `sum`. The peak of a sum is the sum of the peaks: an upper bound. */
 void zone_counters_add(struct zone_counters *sum, const struct zone_counters *other);
 
+/* Raises the peaks to those of `other`, where that one's are higher. */
+void zone_counters_raise_peaks(struct zone_counters *counters, const struct zone_counters *other);
+
+/* The same sums, and no peaks. */
+void zone_counters_clear_peaks(struct zone_counters *counters);
+
 /*
  * Whether the counters add up, as they must when no call is under way: NULL, or the text of the
  * first equation that does not hold.

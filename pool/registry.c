@@ -157,6 +157,40 @@ void zone_registry_show(struct zone_pool *pool)
     pthread_mutex_unlock(&registry_lock);
 }
 
+struct count {
+    int device;
+    struct zone_counters *sum;
+};
+
+static void count_visit(struct zone_pool *pool, void *arg)
+{
+    struct count *count = arg;
+    if (pool->device == count->device) {
+        struct zone_counters counters;
+        zone_counters_init(&counters);
+        zone_pool_count(pool, &counters);
+        zone_counters_add(count->sum, &counters);
+    }
+}
+
+/* The counts of a pool that goes join those of the ones before it. What it may have held beside the
+ * pools that live now is the peak of these contexts together; contexts that come later hold theirs
+ * in its place, not in addition. */
+static void registry_keep_counts(struct zone_pool *pool)
+{
+    struct zone_counters *past = &registry_past[pool->device];
+    struct zone_counters counters;
+    struct zone_counters together;
+    struct count count = {.device = pool->device, .sum = &together};
+    zone_counters_init(&counters);
+    zone_pool_count(pool, &counters);
+    together = counters;
+    zone_registry_each(count_visit, &count); /* this one is not among them any more */
+    zone_counters_clear_peaks(&counters);
+    zone_counters_add(past, &counters);
+    zone_counters_raise_peaks(past, &together);
+}
+
 void zone_registry_drop(struct zone_pool *pool)
 {
     pthread_mutex_lock(&registry_lock);
@@ -166,10 +200,7 @@ void zone_registry_drop(struct zone_pool *pool)
         zone_ptrmap_sweep(drop_visit, pool);
         zone_pool_forget(pool);
         if (pool->device >= 0 && pool->device < ZONE_OPTIONS_DEVICES) {
-            struct zone_counters counters;
-            zone_counters_init(&counters);
-            zone_pool_count(pool, &counters);
-            zone_counters_add(&registry_past[pool->device], &counters);
+            registry_keep_counts(pool);
         }
     }
     pthread_mutex_unlock(&registry_lock);
@@ -235,29 +266,18 @@ size_t zone_registry_cached_at_most(int device)
     return sum.bytes;
 }
 
-struct count {
-    int device;
-    struct zone_counters *sum;
-};
-
-static void count_visit(struct zone_pool *pool, void *arg)
-{
-    struct count *count = arg;
-    if (pool->device == count->device) {
-        struct zone_counters counters;
-        zone_counters_init(&counters);
-        zone_pool_count(pool, &counters);
-        zone_counters_add(count->sum, &counters);
-    }
-}
-
 void zone_registry_count(int device, struct zone_counters *ret)
 {
     struct count count = {.device = device, .sum = ret};
+    struct zone_counters past;
     zone_counters_init(ret);
+    zone_counters_init(&past);
     if (device >= 0 && device < ZONE_OPTIONS_DEVICES) {
         /* Not locked: the report must not wait for a thread that exit has stopped. */
-        zone_counters_add(ret, &registry_past[device]);
+        past = registry_past[device];
+        zone_counters_add(ret, &past);
+        zone_counters_clear_peaks(ret);
     }
     zone_registry_each(count_visit, &count);
+    zone_counters_raise_peaks(ret, &past);
 }

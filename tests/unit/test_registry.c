@@ -109,6 +109,32 @@ START_TEST(dropped_with_its_context)
 }
 END_TEST
 
+/* Contexts one after another, as device resets make them, never held more than one of them did. */
+START_TEST(peaks_of_contexts_in_turn)
+{
+    for (int round = 0; round < 5; round++) {
+        zone_addr_t first = take(BLOCK);
+        take(2 * BLOCK);
+        give(first);
+        zone_registry_drop(pool);
+        model_destroy(MODEL_CTX);
+        struct zone_counters now = summed(0);
+        ck_assert_uint_eq(now.allocated_bytes.peak, 3 * BLOCK);
+        ck_assert_uint_eq(now.reserved_bytes.peak, 3 * BLOCK);
+        ck_assert_uint_eq(now.allocation.peak, 2);
+        ck_assert_uint_eq(now.allocation.allocated, 2 * (round + 1));
+        pool = pool_of(MODEL_CTX, 0);
+    }
+    /* Beside each other they may have. */
+    struct zone_pool *second = pool_of(MODEL_CTX2, 0);
+    take(4 * BLOCK);
+    take_from(second, 2 * BLOCK);
+    ck_assert_uint_eq(summed(0).allocated_bytes.peak, 6 * BLOCK);
+    zone_registry_drop(second);
+    ck_assert_uint_eq(summed(0).allocated_bytes.peak, 6 * BLOCK);
+}
+END_TEST
+
 /* The same handle again is another context: nothing of the old one is left. */
 START_TEST(a_new_context_starts_anew)
 {
@@ -210,6 +236,7 @@ static Suite *registry_suite(void)
     tcase_add_test(tcase, a_pool_in_use_is_not_used_again);
     tcase_add_test(tcase, givers_are_counted_across_contexts);
     tcase_add_test(tcase, watched_blocks_are_dropped);
+    tcase_add_test(tcase, peaks_of_contexts_in_turn);
     tcase_add_test(tcase, sums_by_device);
     suite_add_tcase(suite, tcase);
     return suite;
