@@ -107,6 +107,12 @@ struct zone_bin *zone_bins_make(struct zone_bins *bins, size_t bytes)
     return bin;
 }
 
+/* Written under the lock; whether a bin is empty is looked at without it. */
+static void bin_set_head(struct zone_bin *bin, struct zone_block *block)
+{
+    __atomic_store_n(&bin->head, block, __ATOMIC_RELAXED);
+}
+
 void zone_bin_push(struct zone_bin *bin, struct zone_block *block)
 {
     block->next = NULL;
@@ -114,7 +120,7 @@ void zone_bin_push(struct zone_bin *bin, struct zone_block *block)
     if (bin->tail) {
         bin->tail->next = block;
     } else {
-        bin->head = block;
+        bin_set_head(bin, block);
     }
     bin->tail = block;
     zone_unlock(&bin->lock);
@@ -127,7 +133,7 @@ static struct zone_block *bin_take_locked(struct zone_bin *bin, uint64_t ready, 
         *ret_stamp = block ? block->stamp : 0;
         return NULL;
     }
-    bin->head = block->next;
+    bin_set_head(bin, block->next);
     if (!bin->head) {
         bin->tail = NULL;
     }
@@ -160,6 +166,44 @@ void zone_bin_missed(struct zone_bin *bin, size_t req_bytes, uint64_t ns)
     zone_lock(&bin->lock);
     zone_tally_add(&bin->misses, 1);
     zone_tally_add(&bin->miss_ns, ns);
+    zone_tally_add(&bin->requested, req_bytes);
+    zone_unlock(&bin->lock);
+}
+
+struct zone_block *zone_bin_take_cut(struct zone_bin *bin, uint64_t ready)
+{
+    struct zone_block *before = NULL;
+    /* Most bins are empty; what is pushed just now is for the next one who looks. */
+    if (!__atomic_load_n(&bin->head, __ATOMIC_RELAXED)) {
+        return NULL;
+    }
+    zone_lock(&bin->lock);
+    struct zone_block *block = bin->head;
+    while (block && block->stamp <= ready && !block->segment) {
+        before = block;
+        block = block->next;
+    }
+    if (block && block->stamp > ready) {
+        block = NULL;
+    }
+    if (block) {
+        if (before) {
+            before->next = block->next;
+        } else {
+            bin_set_head(bin, block->next);
+        }
+        if (bin->tail == block) {
+            bin->tail = before;
+        }
+    }
+    zone_unlock(&bin->lock);
+    return block;
+}
+
+void zone_bin_hit(struct zone_bin *bin, size_t req_bytes)
+{
+    zone_lock(&bin->lock);
+    zone_tally_add(&bin->hits, 1);
     zone_tally_add(&bin->requested, req_bytes);
     zone_unlock(&bin->lock);
 }

@@ -62,5 +62,11 @@ struct zone_block *zone_bin_take(struct zone_bin *bin, uint64_t ready, uint64_t 
 struct zone_block *zone_bin_serve(struct zone_bin *bin, uint64_t ready, size_t req_bytes,
                                   uint64_t *ret_stamp);
 
+/* The same for the first ready block that is cut from a segment, wherever it stands. */
+struct zone_block *zone_bin_take_cut(struct zone_bin *bin, uint64_t ready);
+
+/* Counts a request of req_bytes that was cut from a segment. */
+void zone_bin_hit(struct zone_bin *bin, size_t req_bytes);
+
 /* Counts a request of req_bytes that the driver served in ns nanoseconds. */
 void zone_bin_missed(struct zone_bin *bin, size_t req_bytes, uint64_t ns);

@@ -40,6 +40,7 @@ void zone_block_delete(struct zone_block *block)
     atomic_store_explicit(&block->state, ZONE_BLOCK_GONE, memory_order_relaxed);
     atomic_store_explicit(&block->tainted, 0, memory_order_relaxed);
     atomic_store_explicit(&block->kind, ZONE_BLOCK_DEVICE, memory_order_relaxed);
+    block->segment = NULL;
     pthread_mutex_lock(&block_lock);
     block->next = block_spare;
     block_spare = block;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A block: one allocation of the driver, handed out again and again to requests of its size class.
+ * A block: memory handed out again and again to requests of its size class. A whole block is one
+ * allocation of the driver; a cut block is a part of a segment (segment.h), which is one.
  *
  * States, each change made by exactly one thread:
  *   LIVE     the program owns it                 -> FREED by the program's free (compare and swap)
- *   FREED    in a bin, or on the way there       -> LIVE when handed out, LEAVING when given back
+ *   FREED    in a bin, or on the way there       -> LIVE when handed out, LEAVING when given back,
+ *                                                   RUN when its segment takes it
+ *   RUN      ready and free in its segment       -> FREED when cut, LEAVING, GONE when merged
  *   LEAVING  being given back to the driver      -> gone, or back to where it was if that failed
- * Invariant: bytes is the size that the driver allocated; 0 < req_bytes <= bytes while LIVE.
+ * Invariant: bytes is what a whole block got from the driver; 0 < req_bytes <= bytes while LIVE.
  * Records are recycled but never unmapped, so a lock-free reader may look at a retired one; it must
  * compare addr with the address it looked up.
  */
@@ -20,6 +23,7 @@ enum zone_block_state {
     ZONE_BLOCK_GONE,
     ZONE_BLOCK_LIVE,
     ZONE_BLOCK_FREED,
+    ZONE_BLOCK_RUN,
     ZONE_BLOCK_LEAVING,
 };
 
@@ -29,20 +33,25 @@ enum zone_block_kind {
 };
 
 struct zone_pool;
+struct zone_segment;
 
 struct zone_block {
     zone_addr_t addr;        /* const while the record is in use */
-    size_t bytes;            /* const; what the driver allocated, the size class */
+    size_t bytes;            /* const while LIVE or in a bin: the size class. Runs: arena lock */
     size_t req_bytes;        /* owner; what the program asked for */
     uint64_t stamp;          /* bin lock; the epoch that must be ready before reuse */
     struct zone_pool *pool;  /* const */
-    struct zone_block *next; /* bin lock, or the spare list's */
+    struct zone_block *next; /* bin lock, or the arena's while it is a run, or the spare list's */
     uint64_t uses;           /* owner; how often it was handed out again: makes buffer ids unique */
     uint32_t serial;         /* const; number of the record in this process */
     _Atomic uint8_t state;   /* enum zone_block_state */
     _Atomic uint8_t kind;    /* enum zone_block_kind; const, but looked at in spare records, too */
     bool fresh;              /* owner; the first use since the driver allocated it */
     _Atomic uint8_t tainted; /* others may hold the memory itself: freed for real, never recycled */
+    struct zone_segment *segment; /* const while LIVE; NULL: a whole block */
+    struct zone_block *below;     /* arena lock; neighbours by address in the segment */
+    struct zone_block *above;
+    struct zone_block *back; /* arena lock; runs of one size are a list in both directions */
 };
 
 static inline enum zone_block_kind zone_block_kind(const struct zone_block *block)

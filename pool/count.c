@@ -27,7 +27,6 @@ static struct zone_gauge gauge(size_t now, const _Atomic size_t *peak, uint64_t 
 struct bin_sums {
     uint64_t served_bytes;
     uint64_t requested;
-    uint64_t missed_bytes;
 };
 
 static void count_bins(struct zone_pool *pool, struct zone_counters *ret, struct bin_sums *sums)
@@ -40,7 +39,6 @@ static void count_bins(struct zone_pool *pool, struct zone_counters *ret, struct
         ret->hits += hits;
         ret->misses += misses;
         sums->served_bytes += (hits + misses) * bin->bytes;
-        sums->missed_bytes += misses * bin->bytes;
         sums->requested += load(&bin->requested);
         ret->saved_ns += misses > 0 ? hits * (load(&bin->miss_ns) / misses) : 0;
     }
@@ -57,9 +55,10 @@ void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret)
     ret->requested_bytes =
         gauge(zone_level_now(&ledger->requested), &ledger->requested.peak, sums.requested);
     ret->allocation = gauge(zone_ledger_live(ledger), &ledger->live_peak, ret->hits + ret->misses);
-    ret->reserved_bytes =
-        gauge(zone_level_now(&ledger->reserved), &ledger->reserved.peak, sums.missed_bytes);
-    ret->segment = gauge(zone_level_now(&ledger->segments), &ledger->segments.peak, ret->misses);
+    ret->reserved_bytes = gauge(zone_level_now(&ledger->reserved), &ledger->reserved.peak,
+                                load(&ledger->grown_bytes));
+    ret->segment = gauge(zone_level_now(&ledger->segments), &ledger->segments.peak,
+                         load(&ledger->grown_segments));
     size_t pending = zone_fence_pending(&pool->fence);
     size_t idle = zone_ledger_cached(ledger);
     ret->pending_bytes.current = pending < idle ? pending : idle;

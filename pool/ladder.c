@@ -52,15 +52,15 @@ bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, siz
         return false;
     }
     zone_ledger_grow(&pool->ledger, bytes);
-    zone_ledger_hand_out(&pool->ledger, bytes, req_bytes);
+    zone_pool_count_out(pool, block);
     zone_bin_missed(bin, req_bytes, ns);
     zone_pool_look(pool, bytes);
     return true;
 }
 
-/* Rung 2. */
-static int ladder_grow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
-                       zone_addr_t *ret_addr)
+/* Rung 2 for one whole block. */
+static int ladder_grow_whole(struct zone_pool *pool, size_t bytes, size_t req_bytes,
+                             zone_addr_t *ret_addr)
 {
     uint64_t ns;
     zone_addr_t addr;
@@ -73,6 +73,29 @@ static int ladder_grow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
     return ZONE_GPU_OK;
 }
 
+/* Rung 2. Where no segment fits any more the block itself may. */
+static int ladder_grow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
+                       zone_addr_t *ret_addr)
+{
+    uint64_t ns;
+    size_t segment = zone_pool_segment_size(pool, bytes);
+    if (segment > 0) {
+        int rc = ladder_driver_alloc(pool, segment, ret_addr, &ns);
+        if (rc == ZONE_GPU_OK) {
+            if (zone_pool_add_segment(pool, *ret_addr, segment, bytes, req_bytes, ns)) {
+                zone_pool_look(pool, segment);
+            } else {
+                zone_pool_adopt(pool, *ret_addr, segment, req_bytes, ns);
+            }
+            return rc;
+        }
+        if (rc != ZONE_GPU_OUT_OF_MEMORY || segment == bytes) {
+            return rc;
+        }
+    }
+    return ladder_grow_whole(pool, bytes, req_bytes, ret_addr);
+}
+
 /* Ready block of the class, asking the device if the oldest is not known to be. */
 static bool ladder_ask(struct zone_pool *pool, struct zone_bin *bin, uint64_t stamp,
                        size_t req_bytes, zone_addr_t *ret_addr, int *ret_fault)
@@ -81,10 +104,10 @@ static bool ladder_ask(struct zone_pool *pool, struct zone_bin *bin, uint64_t st
            zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp);
 }
 
-/* Brings the context to rest as far as deadline_ns allows. bin may be NULL; a block of it that
- * becomes ready meanwhile is taken: *ret_served. True when all work that had been submitted is
+/* Brings the context to rest as far as deadline_ns allows. A block of the class bytes (0: none)
+ * that becomes ready meanwhile is taken: *ret_served. True when all work that had been submitted is
  * complete. */
-static bool ladder_rest(struct zone_pool *pool, struct zone_bin *bin, size_t req_bytes,
+static bool ladder_rest(struct zone_pool *pool, size_t bytes, size_t req_bytes,
                         uint64_t deadline_ns, zone_addr_t *ret_addr, bool *ret_served,
                         int *ret_fault)
 {
@@ -100,9 +123,13 @@ static bool ladder_rest(struct zone_pool *pool, struct zone_bin *bin, size_t req
     }
     for (*ret_served = false; !*ret_fault;) {
         uint64_t stamp = 0;
+        struct zone_bin *bin = bytes > 0 ? zone_bins_find(&pool->bins, bytes) : NULL;
         if (bin) {
             *ret_served = zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp) ||
                           ladder_ask(pool, bin, stamp, req_bytes, ret_addr, ret_fault);
+        }
+        if (bytes > 0 && !*ret_served) {
+            *ret_served = zone_pool_carve(pool, bytes, req_bytes, ret_addr);
         }
         if (*ret_served) {
             break;
@@ -197,8 +224,7 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
             break;
         }
         zone_count_add(&pool->counts.rungs, given_ns == 0 && idle == 0);
-        bool rest = ladder_rest(pool, zone_bins_find(&pool->bins, bytes), req_bytes, deadline,
-                                ret_addr, &served, &fault);
+        bool rest = ladder_rest(pool, bytes, req_bytes, deadline, ret_addr, &served, &fault);
         if (served) {
             return ZONE_GPU_OK;
         }
@@ -242,6 +268,9 @@ int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
     if (fault) {
         return zone_pool_note(pool, fault);
     }
+    if (zone_pool_carve(pool, bytes, req_bytes, ret_addr)) {
+        return ZONE_GPU_OK;
+    }
     int rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
     if (rc == ZONE_GPU_OUT_OF_MEMORY) {
         rc = ladder_out_of_memory(pool, bytes, req_bytes, ret_addr);
@@ -252,12 +281,12 @@ int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
 
 int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr)
 {
-    size_t bytes = zone_options_roundup(pool->process->options, req_bytes);
+    size_t bytes = zone_pool_class(pool, req_bytes);
     if (bytes == 0 || bytes > pool->total ||
         atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
         return pool->process->gpu->alloc(ret_addr, req_bytes);
     }
-    int rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
+    int rc = ladder_grow_whole(pool, bytes, req_bytes, ret_addr);
     if (rc != ZONE_GPU_OUT_OF_MEMORY) {
         return rc;
     }
@@ -266,8 +295,12 @@ int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr
     if (bin && zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp)) {
         return ZONE_GPU_OK;
     }
-    return zone_pool_give_back(pool, SIZE_MAX) > 0 ? ladder_grow(pool, bytes, req_bytes, ret_addr)
-                                                   : rc;
+    if (zone_pool_carve(pool, bytes, req_bytes, ret_addr)) {
+        return ZONE_GPU_OK;
+    }
+    return zone_pool_give_back(pool, SIZE_MAX) > 0
+               ? ladder_grow_whole(pool, bytes, req_bytes, ret_addr)
+               : rc;
 }
 
 size_t zone_pool_rescue(struct zone_pool *pool, uint64_t *deadline_ns)
@@ -282,6 +315,6 @@ size_t zone_pool_rescue(struct zone_pool *pool, uint64_t *deadline_ns)
     if (*deadline_ns == 0) {
         *deadline_ns = ladder_deadline(pool);
     }
-    bool rest = ladder_rest(pool, NULL, 0, *deadline_ns, &none, &served, &fault);
+    bool rest = ladder_rest(pool, 0, 0, *deadline_ns, &none, &served, &fault);
     return rest && !fault ? zone_pool_give_back(pool, SIZE_MAX) : 0;
 }

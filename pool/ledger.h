@@ -26,9 +26,11 @@ struct zone_ledger {
     _Atomic uint64_t held;         /* allocations of the program: granules and number */
     _Atomic size_t allocated_peak; /* bytes, in classes */
     _Atomic size_t live_peak;
-    struct zone_level requested; /* bytes, as the program asked for them */
-    struct zone_level reserved;  /* bytes held from the driver: allocated and cached */
-    struct zone_level segments;  /* driver allocations held */
+    struct zone_level requested;  /* bytes, as the program asked for them */
+    struct zone_level reserved;   /* bytes held from the driver: allocated and cached */
+    struct zone_level segments;   /* driver allocations held */
+    _Atomic uint64_t grown_bytes; /* by the driver, ever */
+    _Atomic uint64_t grown_segments;
 };
 
 static inline void zone_peak_raise(_Atomic size_t *peak, size_t now)
@@ -104,6 +106,8 @@ static inline void zone_ledger_grow(struct zone_ledger *ledger, size_t bytes)
 {
     zone_level_add(&ledger->reserved, bytes);
     zone_level_add(&ledger->segments, 1);
+    atomic_fetch_add_explicit(&ledger->grown_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ledger->grown_segments, 1, memory_order_relaxed);
 }
 
 /* The driver took back. */

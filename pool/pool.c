@@ -39,19 +39,15 @@ bool zone_pool_reuse(struct zone_pool *pool, struct zone_bin *bin, size_t req_by
         /* Not FREED: the driver has given its memory to somebody else, see zone_ptrmap_set. */
     } while (ZONE_UNLIKELY(atomic_load_explicit(&block->state, memory_order_relaxed) !=
                            ZONE_BLOCK_FREED));
-    block->req_bytes = req_bytes;
-    block->fresh = false;
-    block->uses++;
-    zone_ledger_hand_out(&pool->ledger, block->bytes, req_bytes);
     *ret_addr = block->addr;
-    atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
+    zone_pool_hand_out(pool, block, req_bytes);
     return true;
 }
 
 int zone_pool_alloc(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr)
 {
     uint64_t stamp = 0;
-    size_t bytes = zone_options_roundup(pool->process->options, req_bytes);
+    size_t bytes = zone_pool_class(pool, req_bytes);
     bool lost = atomic_load_explicit(&pool->fault, memory_order_relaxed) != 0;
     struct zone_bin *bin = bytes > 0 && !lost ? zone_bins_find(&pool->bins, bytes) : NULL;
     if (ZONE_LIKELY(bin && zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp))) {
@@ -160,7 +156,7 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
     *open = (struct thread_frees){.pool = pool, .frees = rc == ZONE_GPU_OK ? 0 : FREES_A_RECORD};
     if (rc == ZONE_GPU_REFUSED && by == ZONE_FREE_BY_FREE && pool_waits(pool)) {
         /* A capture has begun beside this free: the driver's own is the only one that can wait. */
-        zone_ledger_hand_out(&pool->ledger, block->bytes, block->req_bytes);
+        zone_pool_count_out(pool, block);
         return zone_pool_free_for_real(block);
     }
     block->stamp = ticket.epoch;
@@ -200,7 +196,7 @@ int zone_pool_free(struct zone_block *block, enum zone_free_by by)
         return zone_pool_free_for_real(block);
     }
     struct zone_bin *bin = zone_bins_find(&pool->bins, block->bytes);
-    zone_ledger_take_back(&pool->ledger, block->bytes, block->req_bytes);
+    zone_pool_count_back(pool, block);
     if (pool->order == ZONE_FREE_ORDER_UNSAFE) {
         block->stamp = 0;
         zone_bin_push(bin, block);
@@ -233,7 +229,7 @@ int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns)
         zone_pool_note(pool, rc);
         return rc;
     }
-    zone_ledger_take_back(&pool->ledger, block->bytes, block->req_bytes);
+    zone_pool_count_back(pool, block);
     zone_count_add(&pool->counts.driver_frees, 1);
     zone_count_add(&pool->counts.driver_free_ns, pool->process->gpu->now_ns() - start_ns);
     zone_ledger_shrink(&pool->ledger, block->bytes);
@@ -244,6 +240,9 @@ int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns)
 
 int zone_pool_free_for_real(struct zone_block *block)
 {
+    if (block->segment) {
+        return zone_pool_free_cut_for_real(block);
+    }
     uint64_t start = zone_pool_leave(block);
     return zone_pool_left(block, block->pool->process->gpu->free(block->addr), start);
 }

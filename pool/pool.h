@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pool of one context: what cudaMalloc and cudaFree become. A block is a whole driver
- * allocation of a 512-byte size class, so that the driver's own answers about it (IPC, ranges,
- * attributes) stay true. pool.c holds both fast paths; ladder.c what an allocation does when no
- * ready block is there; trim.c what gives memory back; registry.c which pools exist.
+ * The pool of one context: what cudaMalloc and cudaFree become. From 1 MiB up a block is a whole
+ * driver allocation of a 512-byte size class; smaller ones are cut from segments, larger ones too
+ * if the options ask for it. pool.c holds both fast paths; ladder.c what an allocation does when no
+ * ready block is there; carve.c what is cut from what; trim.c what gives memory back; registry.c
+ * which pools exist.
  *
  * Locking: none of these functions holds a lock while it calls the device. Any thread, any context.
  * Errors: the driver's codes, which the caller returns to the program as they are.
  */
 #pragma once
 
+#include "arena.h"
 #include "bins.h"
 #include "counters.h"
 #include "fence.h"
@@ -74,8 +76,15 @@ struct zone_pool {
     _Atomic uint64_t looked_ns; /* when that was */
     struct zone_ledger ledger;
     struct zone_pool_counts counts;
+    _Atomic size_t whole_live;         /* bytes of whole blocks that the program holds */
+    bool cuts_small;                   /* const; blocks below 1 MiB are cut from segments */
+    bool cuts_large;                   /* const; blocks from 1 MiB up too */
+    struct zone_cut_rules small_rules; /* const */
+    struct zone_cut_rules large_rules; /* const */
     struct zone_fence fence;
     struct zone_bins bins;
+    struct zone_arena small;
+    struct zone_arena large;
 };
 
 /* Serves a request: ready block, ask once, grow; waits only before it would report out of memory.
@@ -94,8 +103,8 @@ static inline bool zone_block_claim(struct zone_block *block)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-/* Gives a claimed block back to the driver; on failure it is live again. For tainted blocks, lost
- * contexts and captures. */
+/* Frees a claimed block as the driver would at this moment, with its code; on failure it is live
+ * again. For tainted blocks, lost contexts and captures. A whole block goes back to the driver. */
 int zone_pool_free_for_real(struct zone_block *block);
 
 /* Others may hold the block's memory itself from now on: its free will be the driver's. */
@@ -160,6 +169,70 @@ void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret);
 
 /* After the context died: the pool holds nothing. Its blocks have left the pointer map. */
 void zone_pool_forget(struct zone_pool *pool);
+
+/* Sets up what is cut, from the options and the device's size. */
+void zone_pool_carve_init(struct zone_pool *pool);
+
+/* Cuts a block of a class from a segment, or from what ready blocks of other classes leave when
+ * they merge; false if these sizes are not cut or nothing is there. */
+bool zone_pool_carve(struct zone_pool *pool, size_t bytes, size_t req_bytes, zone_addr_t *ret_addr);
+
+/* How large a segment the driver should be asked for when a block of this class is missing; 0: the
+ * block itself. Then add_segment, which hands the block at its start out; false when the host has
+ * no memory. */
+size_t zone_pool_segment_size(struct zone_pool *pool, size_t bytes);
+bool zone_pool_add_segment(struct zone_pool *pool, zone_addr_t addr, size_t segment_bytes,
+                           size_t bytes, size_t req_bytes, uint64_t ns);
+
+/* A ready block of a segment, out of its bin, becomes free space of the segment. */
+void zone_pool_absorb(struct zone_pool *pool, struct zone_block *block);
+
+/* Gives segments without blocks back until *given reaches bytes. Returns the driver's code. */
+int zone_pool_release(struct zone_pool *pool, size_t bytes, size_t *given);
+
+/* zone_pool_free_for_real for a block of a segment, which the driver does not know. */
+int zone_pool_free_cut_for_real(struct zone_block *block);
+
+/* Cached bytes that giving back could free once all is ready: not the holes in segments. */
+size_t zone_pool_available(struct zone_pool *pool);
+
+/* The program gets a block, or gave it back. */
+static inline void zone_pool_count_out(struct zone_pool *pool, struct zone_block *block)
+{
+    zone_ledger_hand_out(&pool->ledger, block->bytes, block->req_bytes);
+    if (!block->segment) {
+        atomic_fetch_add_explicit(&pool->whole_live, block->bytes, memory_order_relaxed);
+    }
+}
+
+static inline void zone_pool_count_back(struct zone_pool *pool, struct zone_block *block)
+{
+    zone_ledger_take_back(&pool->ledger, block->bytes, block->req_bytes);
+    if (!block->segment) {
+        atomic_fetch_sub_explicit(&pool->whole_live, block->bytes, memory_order_relaxed);
+    }
+}
+
+static inline void zone_pool_hand_out(struct zone_pool *pool, struct zone_block *block,
+                                      size_t req_bytes)
+{
+    block->req_bytes = req_bytes;
+    block->fresh = false;
+    block->uses++;
+    zone_pool_count_out(pool, block);
+    atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
+}
+
+/* The class of a request: see zone_options_roundup. Where large blocks are cut, they start at
+ * multiples of 2 MiB as natively, so their sizes are. */
+static inline size_t zone_pool_class(const struct zone_pool *pool, size_t req_bytes)
+{
+    size_t bytes = zone_options_roundup(pool->process->options, req_bytes);
+    if (ZONE_UNLIKELY(pool->cuts_large && bytes >= ZONE_BIN_LARGE)) {
+        bytes = (bytes + 2 * ZONE_MIB - 1) & ~(2 * ZONE_MIB - 1); /* wraps to 0 near SIZE_MAX */
+    }
+    return bytes;
+}
 
 static inline void zone_count_add(_Atomic uint64_t *count, uint64_t by)
 {

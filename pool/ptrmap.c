@@ -66,6 +66,42 @@ struct zone_block *zone_ptrmap_get(zone_addr_t addr)
     return block && block->addr == addr ? block : NULL;
 }
 
+/* The block of a page that starts highest, at addr at most. */
+static struct zone_block *page_below(uintptr_t slot, zone_addr_t addr)
+{
+    if (!(slot & 1)) {
+        struct zone_block *block = (struct zone_block *)slot;
+        return block && block->addr <= addr ? block : NULL;
+    }
+    for (unsigned i = leaf_index(addr) + 1; i > 0; i--) {
+        struct zone_block *block =
+            atomic_load_explicit(&slot_leaf(slot)[i - 1], memory_order_acquire);
+        if (block) {
+            return block;
+        }
+    }
+    return NULL;
+}
+
+struct zone_block *zone_ptrmap_below(zone_addr_t addr, zone_addr_t base)
+{
+    const zone_addr_t page_mask = ((zone_addr_t)1 << PAGE_BITS) - 1;
+    while (addr >= base) {
+        struct branch *branch = branch_of(addr);
+        uintptr_t slot =
+            branch ? atomic_load_explicit(page_slot(branch, addr), memory_order_acquire) : 0;
+        struct zone_block *block = page_below(slot, addr);
+        if (block) {
+            return block->addr >= base ? block : NULL;
+        }
+        if ((addr & ~page_mask) == 0) {
+            break;
+        }
+        addr = (addr & ~page_mask) - 1;
+    }
+    return NULL;
+}
+
 /* The driver gave this block's memory out again without our having given it back: whoever frees or
  * reuses the record must see that it is gone. The record itself is lost, since a bin may hold it.
  */

@@ -73,6 +73,7 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
     pool->budget = pool->budget_is_auto
                        ? size_clamp(free_bytes / 8, ZONE_POOL_BUDGET_MIN, ZONE_POOL_BUDGET_MAX)
                        : zone_options_bytes(options->max_pending_mb);
+    zone_pool_carve_init(pool);
     atomic_store(&pool->free_guess, free_bytes);
     atomic_store(&pool->looked_ns, process->gpu->now_ns());
 }
@@ -237,7 +238,7 @@ static void cached_visit(struct zone_pool *pool, void *arg)
 {
     struct rescue *sum = arg;
     if (pool->device == sum->device) {
-        sum->bytes += zone_ledger_cached(&pool->ledger);
+        sum->bytes += zone_pool_available(pool);
     }
 }
 
@@ -251,7 +252,10 @@ size_t zone_registry_cached(int device)
 static void at_most_visit(struct zone_pool *pool, void *arg)
 {
     struct rescue *sum = arg;
-    size_t segments = zone_level_now(&pool->ledger.segments);
+    /* Whole blocks that the program does not hold, and perhaps some parts of segments. */
+    size_t segments = zone_level_now(&pool->ledger.segments) + atomic_load(&pool->small.blocks) +
+                      atomic_load(&pool->large.blocks) - atomic_load(&pool->small.count) -
+                      atomic_load(&pool->large.count);
     size_t live = zone_ledger_live(&pool->ledger);
     if (pool->device == sum->device) {
         sum->bytes += zone_ledger_cached(&pool->ledger);

@@ -38,6 +38,13 @@ static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_
     const struct zone_gpu *gpu = pool->process->gpu;
     uint64_t start = gpu->now_ns();
     uint8_t freed = ZONE_BLOCK_FREED;
+    if (block->segment) {
+        /* Its segment goes back once nothing else is in it. */
+        if (atomic_load_explicit(&block->state, memory_order_relaxed) == freed) {
+            zone_pool_absorb(pool, block);
+        }
+        return ZONE_GPU_OK;
+    }
     if (!atomic_compare_exchange_strong_explicit(&block->state, &freed, ZONE_BLOCK_LEAVING,
                                                  memory_order_relaxed, memory_order_relaxed)) {
         return ZONE_GPU_OK; /* its memory is somebody else's by now, see zone_ptrmap_set */
@@ -83,6 +90,7 @@ static size_t trim_give_back(struct zone_pool *pool, size_t bytes)
          * blocks. */
         uint64_t oldest = bytes == SIZE_MAX ? ready : trim_oldest(pool, ready);
         if (oldest == UINT64_MAX) {
+            rc = zone_pool_release(pool, bytes, &given);
             break;
         }
         uint64_t until = oldest + (ready - oldest) / 8;
@@ -94,6 +102,9 @@ static size_t trim_give_back(struct zone_pool *pool, size_t bytes)
                    (block = zone_bin_take(bin, until, &stamp)) != NULL) {
                 rc = trim_block(pool, bin, block, &given);
             }
+        }
+        if (rc == ZONE_GPU_OK) {
+            rc = zone_pool_release(pool, bytes, &given);
         }
         if (bytes == SIZE_MAX) {
             break;
@@ -154,8 +165,12 @@ int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticke
 
 int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
 {
+    /* Holes in segments cannot be given back: to wait for them would be in vain, and every time. */
+    if (zone_pool_available(pool) <= pool->max_cached) {
+        return ZONE_GPU_OK;
+    }
     int rc = trim_wait_own(pool, ticket);
-    size_t cached = zone_ledger_cached(&pool->ledger);
+    size_t cached = zone_pool_available(pool);
     if (rc == ZONE_GPU_OK && cached > pool->max_cached) {
         zone_pool_give_back(pool, cached - pool->max_cached);
     }
@@ -179,9 +194,12 @@ void zone_pool_forget(struct zone_pool *pool)
     struct zone_bin *bin = atomic_load_explicit(&pool->bins.newest, memory_order_acquire);
     for (; bin; bin = bin->older) {
         zone_lock(&bin->lock);
-        bin->head = NULL;
+        __atomic_store_n(&bin->head, NULL, __ATOMIC_RELAXED);
         bin->tail = NULL;
         zone_unlock(&bin->lock);
     }
+    zone_arena_forget(&pool->small);
+    zone_arena_forget(&pool->large);
+    atomic_store(&pool->whole_live, 0);
     zone_ledger_clear(&pool->ledger);
 }

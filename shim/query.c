@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What programs ask about memory. A block is a whole driver allocation, so the driver's answers are
- * right but for three things: the size (the class, not what was asked for), the buffer id (new for
- * every allocation), and memory that the program has freed while the pool holds it. An answer is
- * changed only for the pool's own blocks and only where the driver's call succeeded.
+ * What programs ask about memory. The driver's answers are right but for the size (it knows the
+ * class, or the segment, not what was asked for), the base of a block that was cut from a segment,
+ * the buffer id (new for every allocation), and memory that the program has freed while the pool
+ * holds it. An answer is changed only for the pool's own blocks and only where the driver's call
+ * succeeded.
  */
 #include "query.h"
 
@@ -32,6 +33,9 @@ enum zone_query_place zone_query_find(const struct zone_driver *driver, CUdevice
             block = zone_ptrmap_get(base);
         }
     }
+    if (block && block->segment && ptr - block->addr >= block->bytes) {
+        block = zone_ptrmap_below(ptr, block->addr);
+    }
     if (!block || zone_block_kind(block) != ZONE_BLOCK_DEVICE) {
         return ZONE_QUERY_FOREIGN;
     }
@@ -55,6 +59,9 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevicep
     if (rc == CUDA_SUCCESS && place == ZONE_QUERY_LIVE && size) {
         *size = block->req_bytes;
     }
+    if (rc == CUDA_SUCCESS && place == ZONE_QUERY_LIVE && base) {
+        *base = block->addr;
+    }
     return rc;
 }
 
@@ -63,6 +70,8 @@ static void query_correct(const struct zone_block *block, CUpointer_attribute at
 {
     if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
         memcpy(data, &block->req_bytes, sizeof(block->req_bytes));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+        memcpy(data, &block->addr, sizeof(block->addr));
     } else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID && !block->fresh) {
         uint64_t id = zone_block_buffer_id(block);
         memcpy(data, &id, sizeof(id));

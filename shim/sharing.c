@@ -6,6 +6,7 @@
  * they fail as natively.
  */
 #include "hooks.h"
+#include "ipc.h"
 #include "pool.h"
 #include "query.h"
 
@@ -20,22 +21,52 @@ static bool sharing_taint(const struct zone_driver *driver, CUdeviceptr ptr)
     return place != ZONE_QUERY_FREE;
 }
 
-#define SHARING_HOOK(name, params, args, ptr)                                                      \
-    CUresult hook_##name params                                                                    \
-    {                                                                                              \
-        const struct zone_driver *driver = zone_driver();                                          \
-        if (!driver || !ZONE_REAL(driver, name)) {                                                 \
-            return CUDA_ERROR_NOT_INITIALIZED;                                                     \
-        }                                                                                          \
-        return sharing_taint(driver, ptr) ? ZONE_REAL(driver, name) args                           \
-                                          : CUDA_ERROR_INVALID_VALUE;                              \
-    }
+/* A block that was cut from a segment: the driver would share all of the segment. */
+static struct zone_block *sharing_cut(const struct zone_driver *driver, CUdeviceptr ptr)
+{
+    struct zone_block *block = NULL;
+    enum zone_query_place place = zone_query_find(driver, ptr, &block);
+    return place == ZONE_QUERY_LIVE && block->segment ? block : NULL;
+}
 
-SHARING_HOOK(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr dptr), (handle, dptr), dptr)
-SHARING_HOOK(cuPointerSetAttribute,
-             (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
-             (value, attribute, ptr), ptr)
-SHARING_HOOK(cuMemGetHandleForAddressRange,
-             (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType type,
-              unsigned long long flags),
-             (handle, dptr, size, type, flags), dptr)
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+    const struct zone_driver *driver = zone_driver();
+    if (!driver || !ZONE_REAL(driver, cuIpcGetMemHandle)) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (!sharing_taint(driver, dptr)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct zone_block *cut = handle ? sharing_cut(driver, dptr) : NULL;
+    return cut ? zone_ipc_get(driver, handle, cut)
+               : ZONE_REAL(driver, cuIpcGetMemHandle)(handle, dptr);
+}
+
+CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+                                            CUmemRangeHandleType type, unsigned long long flags)
+{
+    const struct zone_driver *driver = zone_driver();
+    if (!driver || !ZONE_REAL(driver, cuMemGetHandleForAddressRange)) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    struct zone_block *cut = sharing_cut(driver, dptr);
+    if (cut && size > cut->req_bytes - (dptr - cut->addr)) {
+        return CUDA_ERROR_INVALID_VALUE; /* others' bytes */
+    }
+    return sharing_taint(driver, dptr)
+               ? ZONE_REAL(driver, cuMemGetHandleForAddressRange)(handle, dptr, size, type, flags)
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                    CUdeviceptr ptr)
+{
+    const struct zone_driver *driver = zone_driver();
+    if (!driver || !ZONE_REAL(driver, cuPointerSetAttribute)) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    return sharing_taint(driver, ptr)
+               ? ZONE_REAL(driver, cuPointerSetAttribute)(value, attribute, ptr)
+               : CUDA_ERROR_INVALID_VALUE;
+}

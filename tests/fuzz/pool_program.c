@@ -22,6 +22,9 @@ static const char *const confs[] = {
     "oom_wait_ms:5,max_cached_mb:0",
     "roundup_power2_divisions:4,max_pending_mb:64",
     "min_free_mb:0,oom_wait_ms:0",
+    "large_segment_size_mb:20",
+    "max_split_size_mb:24,max_cached_mb:100",
+    "large_segment_size_mb:32,max_non_split_rounding_mb:40,max_pending_mb:16",
 };
 
 struct held {
@@ -91,11 +94,13 @@ static void step_alloc(struct held *slot)
         ck_assert_int_eq(rc, ZONE_GPU_OUT_OF_MEMORY);
         return;
     }
-    model_handed_out(addr);
+    model_handed_out(addr, bytes);
     for (unsigned i = 0; i < SLOTS; i++) {
-        ck_assert_msg(table[i].addr != addr, "two owners of one block");
+        bool apart = addr >= table[i].addr + table[i].class || table[i].addr >= addr + bytes;
+        ck_assert_msg(!table[i].addr || apart, "two owners of the same bytes");
     }
     const struct zone_block *block = block_at(addr);
+    ck_assert_uint_eq(addr % (bytes >= 2 * ZONE_MIB ? 2 * ZONE_MIB : 512), 0);
     ck_assert_ptr_eq(block->pool, pools[which]);
     *slot = (struct held){addr, bytes, block->bytes, contexts[which]};
 }
@@ -185,7 +190,9 @@ static void step(void)
 void pool_program_run(const struct pool_choices *from, unsigned conf)
 {
     choices = from;
-    pool_reopen(512 * ZONE_MIB, confs[conf % (sizeof(confs) / sizeof(confs[0]))]);
+    /* Small blocks are cut on the larger device only. */
+    size_t capacity = conf % 2 ? ZONE_GIB : 512 * ZONE_MIB;
+    pool_reopen(capacity, confs[conf % (sizeof(confs) / sizeof(confs[0]))]);
     pools[0] = pool;
     pools[1] = pool_of(MODEL_CTX2, 0);
     memset(table, 0, sizeof(table));

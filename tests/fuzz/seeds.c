@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { STEPS = 2500, SEEDS = 40 };
+enum { STEPS = 2500, SEEDS = 66 };
 
 struct source {
     uint64_t seed;

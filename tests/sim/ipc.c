@@ -6,22 +6,37 @@
 #include "vmm.h"
 
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC 0x6d6973637069ull
+#define MAGIC 0x6d697363u
 
-/* Without padding: programs compare handles byte by byte. */
+/* Size, chunk and place in the chunk stand where an H200's driver 580 has them. */
 struct wire {
-    uint64_t magic;
-    int32_t pid, fd, device, unused;
-    uint64_t offset, size, bytes;
+    uint32_t magic;
+    int32_t device, pid, fd;
+    uint64_t size;
+    uint32_t pages;  /* of the chunk, 4 KiB each */
+    uint32_t inside; /* offset in the chunk */
+    uint64_t chunk;  /* offset of the chunk in the file */
 };
 
-_Static_assert(sizeof(struct wire) == 4 * sizeof(uint64_t) + 4 * sizeof(int32_t), "no padding");
+static uint64_t wire_offset(const struct wire *wire)
+{
+    return wire->chunk + wire->inside;
+}
+
+static uint64_t wire_bytes(const struct wire *wire)
+{
+    return (wire->size + 511) & ~(uint64_t)511;
+}
+
+_Static_assert(sizeof(struct wire) == 40, "no padding: programs compare handles byte by byte");
+_Static_assert(offsetof(struct wire, size) == 16, "as in the driver's handle");
 _Static_assert(sizeof(struct wire) <= sizeof(CUipcMemHandle), "an IPC handle has 64 bytes");
 
 CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
@@ -39,10 +54,12 @@ CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         struct wire wire = {.magic = MAGIC,
                             .pid = (int32_t)getpid(),
                             .device = block->device->ordinal,
-                            .size = block->size,
-                            .bytes = block->bytes};
+                            .size = block->size};
         wire.fd = sim_heap_fd(block->device, block->address, &offset);
-        wire.offset = offset;
+        wire.inside = offset % SIM_CHUNK;
+        wire.chunk = offset - wire.inside;
+        wire.pages =
+            (uint32_t)((wire.inside + block->bytes + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK >> 12);
         memset(pHandle, 0, sizeof *pHandle);
         memcpy(pHandle, &wire, sizeof wire);
     }
@@ -54,7 +71,7 @@ static struct sim_block *import_of(const struct wire *wire)
 {
     for (struct sim_block *block = NULL; (block = sim_block_each(block));) {
         if (block->memory == SIM_IMPORT && !block->of_pool && block->import_pid == wire->pid &&
-            block->import_offset == wire->offset && block->device->ordinal == wire->device) {
+            block->import_offset == wire_offset(wire) && block->device->ordinal == wire->device) {
             return block;
         }
     }
@@ -70,20 +87,20 @@ static CUresult import(const struct wire *wire, struct sim_ctx *ctx, struct sim_
     if (fd < 0) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    size_t inside = wire->offset % SIM_CHUNK;
-    size_t bytes = (inside + wire->bytes + SIM_CHUNK - 1) & ~(SIM_CHUNK - 1);
+    size_t inside = wire->inside;
+    size_t bytes = (inside + wire_bytes(wire) + SIM_CHUNK - 1) & ~(SIM_CHUNK - 1);
     void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-                        (off_t)(wire->offset - inside));
+                        (off_t)wire->chunk);
     close(fd);
     if (mapped == MAP_FAILED) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     struct sim_block *block =
-        sim_block_add((uintptr_t)mapped + inside, wire->size, wire->bytes, SIM_IMPORT, ctx);
+        sim_block_add((uintptr_t)mapped + inside, wire->size, wire_bytes(wire), SIM_IMPORT, ctx);
     block->device = device;
     block->owner = mapped;
     block->import_pid = wire->pid;
-    block->import_offset = wire->offset;
+    block->import_offset = wire_offset(wire);
     block->import_mapped = bytes;
     *ret_block = block;
     return CUDA_SUCCESS;

@@ -56,6 +56,18 @@ struct model_memory *model_memory_at(zone_addr_t addr)
     return NULL;
 }
 
+/* What the device holds there: the block itself, or the segment that it is a part of. */
+static const struct model_memory *model_holder(zone_addr_t addr)
+{
+    for (unsigned i = model.memories; i > 0; i--) {
+        const struct model_memory *memory = &model.memory[i - 1];
+        if (memory->held && addr - memory->addr < memory->bytes) {
+            return memory;
+        }
+    }
+    return NULL;
+}
+
 unsigned model_launch(void *ctx, unsigned stream, zone_addr_t addr, uint64_t ns)
 {
     ck_assert_uint_lt(model.works, MODEL_WORK_MAX);
@@ -67,8 +79,7 @@ unsigned model_launch(void *ctx, unsigned stream, zone_addr_t addr, uint64_t ns)
                                 .ns = ns,
                                 .end = UINT64_MAX};
     if (addr != 0) {
-        const struct model_memory *memory = model_memory_at(addr);
-        ck_assert_msg(memory && memory->held, "work on memory that nobody has");
+        ck_assert_msg(model_holder(addr), "work on memory that nobody has");
     }
     for (unsigned i = model.works; i > 0 && work->before == 0; i--) {
         if (model.work[i - 1].ctx == ctx && model.work[i - 1].stream == stream) {
@@ -140,20 +151,18 @@ uint64_t model_context_end(const void *ctx, unsigned covers)
 
 /* Memory */
 
-void model_handed_out(zone_addr_t addr)
+void model_handed_out(zone_addr_t addr, size_t bytes)
 {
-    struct model_memory *memory = model_memory_at(addr);
-    ck_assert_msg(memory && memory->held, "handed out memory that the device does not hold");
+    ck_assert_msg(model_holder(addr), "handed out memory that the device does not hold");
     for (unsigned i = model.old; i < model.works; i++) {
-        ck_assert_msg(model.work[i].addr != addr || model_is_complete(i),
+        ck_assert_msg(model.work[i].addr - addr >= bytes || model_is_complete(i),
                       "memory handed out early: work %u still uses it", i);
     }
 }
 
 bool model_is_held(zone_addr_t addr)
 {
-    const struct model_memory *memory = model_memory_at(addr);
-    return memory && memory->held;
+    return model_holder(addr);
 }
 
 size_t model_used(void)

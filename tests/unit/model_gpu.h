@@ -60,7 +60,7 @@ uint64_t model_now(void);
 void model_advance(uint64_t ns);
 
 /* The program was given this address: work of its former holder must have ended by now. */
-void model_handed_out(zone_addr_t addr);
+void model_handed_out(zone_addr_t addr, size_t bytes);
 
 /* Is the memory at addr held from the device? */
 bool model_is_held(zone_addr_t addr);

@@ -124,6 +124,9 @@ static int call_alloc(zone_addr_t *ret_addr, size_t bytes)
     if (!memory) {
         ck_assert_uint_lt(model.memories, MODEL_MEMORY_MAX);
         memory = &model.memory[model.memories++];
+        if (bytes >= 2 * ZONE_MIB) { /* as a real driver aligns them */
+            model.next_addr = (model.next_addr + 2 * ZONE_MIB - 1) & ~(2 * ZONE_MIB - 1);
+        }
         *memory = (struct model_memory){.addr = model.next_addr, .bytes = bytes};
         model.next_addr += (bytes + 511) / 512 * 512;
     }

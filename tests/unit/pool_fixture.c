@@ -86,7 +86,7 @@ static int alloc_from(struct zone_pool *from, size_t bytes, zone_addr_t *ret_add
     int rc = zone_pool_alloc(from, bytes, ret_addr);
     model_leave_malloc();
     if (rc == ZONE_GPU_OK) {
-        model_handed_out(*ret_addr);
+        model_handed_out(*ret_addr, bytes);
         const struct zone_block *block = block_at(*ret_addr);
         ck_assert_int_eq(block->state, ZONE_BLOCK_LIVE);
         ck_assert_uint_eq(block->req_bytes, bytes);

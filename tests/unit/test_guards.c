@@ -119,7 +119,7 @@ static const struct {
 } limits[] = {
     {STAGE_MALLOC, "malloc, small", 150},
     {STAGE_FREE, "free, small", 122},
-    {STAGE_LARGE_MALLOC, "malloc, large", 167},
+    {STAGE_LARGE_MALLOC, "malloc, large", 170},
 };
 
 START_TEST(instructions)

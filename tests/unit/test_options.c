@@ -103,7 +103,7 @@ START_TEST(other_pytorch_keys)
           "release_lock_on_hipmalloc:True,pinned_free_catch_all:True,"
           "expandable_segments_reserve:40G,expandable_segments_reserve_by_class:[a:0.25,b:40G]");
     ck_assert_uint_eq(said.problems, 0);
-    ck_assert_uint_eq(said.count, 13); /* each has no effect here, and says so */
+    ck_assert_uint_eq(said.count, 11); /* each but two has no effect here, and says so */
     ck_assert_uint_eq(opt.max_non_split_rounding_mb, 512);
     ck_assert_uint_eq(opt.large_segment_size_mb, 12);
     ck_assert_uint_eq(opt.per_process_memory_fraction, 700000000);
@@ -223,7 +223,7 @@ START_TEST(notes)
 {
     struct zone_options opt;
     struct said said;
-    parse(&opt, &said, "max_split_size_mb:64,max_split_size_mb:256");
+    parse(&opt, &said, "zero_fill:True,zero_fill:True");
     ck_assert_uint_eq(said.count, 1); /* once a key */
     parse(&opt, &said, "expandable_segments:False,max_non_split_rounding_mb:20");
     ck_assert_uint_eq(said.count, 0); /* what was asked for is what happens */
@@ -349,7 +349,9 @@ START_TEST(echo)
                           "oom_wait_ms:10000 (default)\n"
                           "abort_conf:False (default)\n"
                           "confirm_conf:False (default)\n"
-                          "max_split_size_mb:64 (set, no effect)\n");
+                          "large_segment_size_mb:20 (default)\n"
+                          "max_split_size_mb:64 (set)\n"
+                          "max_non_split_rounding_mb:20 (default)\n");
 }
 END_TEST
 

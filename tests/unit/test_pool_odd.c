@@ -177,7 +177,7 @@ START_TEST(capture_allocates_without_the_fence)
     model_set_capture(true);
     unsigned asked = model_count(MODEL_QUERY) + model_count(MODEL_RECORD);
     ck_assert_int_eq(zone_pool_alloc_captured(pool, 3 * BLOCK, &addr), 0);
-    model_handed_out(addr);
+    model_handed_out(addr, 3 * BLOCK);
     ck_assert_uint_eq(model_used(), 7 * BLOCK + 6 * ZONE_MIB);
     /* No room: what is ready of the class. */
     ck_assert_int_eq(zone_pool_alloc_captured(pool, BLOCK, &addr), 0);

@@ -255,7 +255,7 @@ START_TEST(old_driver_waits_in_the_free)
         give(small);
     }
     ck_assert_uint_eq(model_count(MODEL_SYNCHRONIZE), 3);
-    ck_assert_uint_le(model_used(), BLOCK + 17 * 512);
+    ck_assert_uint_le(model_used(), BLOCK + 2 * ZONE_MIB);
 }
 END_TEST
 
