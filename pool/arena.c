@@ -7,8 +7,9 @@
 #include "meta.h"
 #include "ptrmap.h"
 
-void zone_arena_init(struct zone_arena *arena, unsigned shift)
+void zone_arena_init(struct zone_arena *arena, unsigned shift, size_t guard)
 {
+    arena->guard = guard;
     pthread_mutex_init(&arena->lock, NULL);
     arena->used = NULL;
     arena->empty = NULL;
@@ -199,6 +200,25 @@ struct zone_block *zone_arena_take(struct zone_arena *arena, size_t bytes,
     return run;
 }
 
+/* Keeps the start of a new segment from everybody. Returns what is left, or the whole when the host
+ * has no memory for a record. */
+static struct zone_block *arena_guard_locked(struct zone_arena *arena, struct zone_block *first)
+{
+    if (arena->guard == 0) {
+        return first;
+    }
+    arena_cut_locked(arena, first, arena->guard);
+    struct zone_block *rest = first->above;
+    if (!rest) {
+        return first;
+    }
+    atomic_store_explicit(&first->tainted, 1, memory_order_relaxed);
+    segment_count_locked(arena, first->segment, first->bytes, first->bytes);
+    zone_runs_remove(&arena->runs, rest);
+    atomic_store_explicit(&rest->state, ZONE_BLOCK_FREED, memory_order_relaxed);
+    return rest;
+}
+
 struct zone_block *zone_arena_add(struct zone_arena *arena, struct zone_pool *pool,
                                   zone_addr_t addr, size_t bytes, size_t first_bytes,
                                   const struct zone_cut_rules *rules)
@@ -217,9 +237,10 @@ struct zone_block *zone_arena_add(struct zone_arena *arena, struct zone_pool *po
     pthread_mutex_lock(&arena->lock);
     segment_link_locked(arena, segment);
     arena_own(arena, segment, true);
-    arena_carve_locked(arena, first, first_bytes, rules);
+    struct zone_block *block = arena_guard_locked(arena, first);
+    arena_carve_locked(arena, block, first_bytes, rules);
     pthread_mutex_unlock(&arena->lock);
-    return first;
+    return block;
 }
 
 /* The upper of two neighbours is no block of its own any more. */

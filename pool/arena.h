@@ -30,23 +30,26 @@ struct zone_arena {
     pthread_mutex_t lock;
     struct zone_segment *used;  /* lock; segments that hold a block */
     struct zone_segment *empty; /* lock; the others */
-    _Atomic size_t bytes;       /* of all segments */
-    _Atomic size_t count;       /* number of segments */
-    _Atomic size_t blocks;      /* blocks that are not runs */
-    _Atomic unsigned cursor;    /* where looking through the bins goes on */
-    struct zone_runs runs;      /* lock */
+    size_t
+        guard; /* const; bytes at the start of a segment that are no block's, 0 or a block's size */
+    _Atomic size_t bytes;    /* of all segments */
+    _Atomic size_t count;    /* number of segments */
+    _Atomic size_t blocks;   /* blocks that are not runs */
+    _Atomic unsigned cursor; /* where looking through the bins goes on */
+    struct zone_runs runs;   /* lock */
 };
 
 /* What may be cut from what: PyTorch's rules (peers.md §1.5). */
 struct zone_cut_rules {
-    size_t
-        max_split;   /* runs from this size up are not cut, and serve only requests of it or more */
-    size_t max_over; /* by how much such a run may exceed the request */
-    size_t min_rest; /* a smaller rest stays with the block */
+    size_t max_split; /* runs from this size up are not cut, and serve only such requests */
+    size_t max_over;  /* by how much such a run may exceed the request */
+    size_t min_rest;  /* a smaller rest stays with the block */
 };
 
-/* Sizes in an arena are multiples of 1 << shift. */
-void zone_arena_init(struct zone_arena *arena, unsigned shift);
+/* Sizes in an arena are multiples of 1 << shift. With a guard no block starts where its segment
+ * does: a library that found the driver past every hook and frees a block there is refused, as it
+ * would be for any address inside an allocation, instead of freeing the segment. */
+void zone_arena_init(struct zone_arena *arena, unsigned shift, size_t guard);
 
 /* The context died: nothing is left. Its blocks have left the map. */
 void zone_arena_forget(struct zone_arena *arena);

@@ -22,8 +22,8 @@ static bool carve_given(const struct zone_options *options, enum zone_option_id 
 void zone_pool_carve_init(struct zone_pool *pool)
 {
     const struct zone_options *options = pool->process->options;
-    zone_arena_init(&pool->small, SMALL_UNIT_BITS);
-    zone_arena_init(&pool->large, LARGE_UNIT_BITS);
+    zone_arena_init(&pool->small, SMALL_UNIT_BITS, (size_t)1 << SMALL_UNIT_BITS);
+    zone_arena_init(&pool->large, LARGE_UNIT_BITS, 0);
     pool->cuts_small = pool->total >= SMALL_DEVICE && pool->max_cached >= SMALL_SEGMENT;
     pool->cuts_large = carve_given(options, ZONE_OPTION_ID_large_segment_size_mb) ||
                        carve_given(options, ZONE_OPTION_ID_max_split_size_mb) ||
@@ -81,13 +81,13 @@ static void carve_hand_out(struct zone_pool *pool, struct zone_block *block, siz
     zone_pool_hand_out(pool, block, req_bytes);
 }
 
-bool zone_pool_add_segment(struct zone_pool *pool, zone_addr_t addr, size_t segment_bytes,
+bool zone_pool_add_segment(struct zone_pool *pool, zone_addr_t *addr, size_t segment_bytes,
                            size_t bytes, size_t req_bytes, uint64_t ns)
 {
     struct carving how;
     carve_how(pool, bytes, &how);
     struct zone_block *block =
-        zone_arena_add(how.arena, pool, addr, segment_bytes, bytes, how.rules);
+        zone_arena_add(how.arena, pool, *addr, segment_bytes, bytes, how.rules);
     struct zone_bin *bin = block ? zone_bins_make(&pool->bins, block->bytes) : NULL;
     if (!block) {
         return false;
@@ -96,7 +96,7 @@ bool zone_pool_add_segment(struct zone_pool *pool, zone_addr_t addr, size_t segm
     if (bin) {
         zone_bin_missed(bin, req_bytes, ns);
     }
-    zone_pool_hand_out(pool, block, req_bytes);
+    carve_hand_out(pool, block, req_bytes, addr);
     return true;
 }
 

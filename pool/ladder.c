@@ -82,7 +82,7 @@ static int ladder_grow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
     if (segment > 0) {
         int rc = ladder_driver_alloc(pool, segment, ret_addr, &ns);
         if (rc == ZONE_GPU_OK) {
-            if (zone_pool_add_segment(pool, *ret_addr, segment, bytes, req_bytes, ns)) {
+            if (zone_pool_add_segment(pool, ret_addr, segment, bytes, req_bytes, ns)) {
                 zone_pool_look(pool, segment);
             } else {
                 zone_pool_adopt(pool, *ret_addr, segment, req_bytes, ns);

@@ -178,10 +178,10 @@ void zone_pool_carve_init(struct zone_pool *pool);
 bool zone_pool_carve(struct zone_pool *pool, size_t bytes, size_t req_bytes, zone_addr_t *ret_addr);
 
 /* How large a segment the driver should be asked for when a block of this class is missing; 0: the
- * block itself. Then add_segment, which hands the block at its start out; false when the host has
- * no memory. */
+ * block itself. Then add_segment, which takes the segment's address and gives that of a block
+ * handed out; false when the host has no memory. */
 size_t zone_pool_segment_size(struct zone_pool *pool, size_t bytes);
-bool zone_pool_add_segment(struct zone_pool *pool, zone_addr_t addr, size_t segment_bytes,
+bool zone_pool_add_segment(struct zone_pool *pool, zone_addr_t *addr, size_t segment_bytes,
                            size_t bytes, size_t req_bytes, uint64_t ns);
 
 /* A ready block of a segment, out of its bin, becomes free space of the segment. */

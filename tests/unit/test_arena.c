@@ -16,7 +16,7 @@ static zone_addr_t next_segment = (zone_addr_t)1 << 40;
 
 static void setup(void)
 {
-    zone_arena_init(&arena, 9);
+    zone_arena_init(&arena, 9, 0);
 }
 
 static void teardown(void)
@@ -170,6 +170,26 @@ START_TEST(only_empty_segments_leave)
 }
 END_TEST
 
+/* With a guard the driver's address of the segment is never a block's. */
+START_TEST(guard)
+{
+    zone_addr_t base = next_segment;
+    arena.guard = UNIT;
+    struct zone_block *a =
+        zone_arena_add(&arena, NULL, next_segment, SEGMENT, SEGMENT - UNIT, &free_rules);
+    next_segment += SEGMENT;
+    ck_assert_uint_eq(a->addr, base + UNIT);
+    ck_assert_uint_eq(a->bytes, SEGMENT - UNIT);
+    ck_assert_uint_eq(zone_arena_put(&arena, a), SEGMENT - UNIT);
+    ck_assert_uint_eq(take(UNIT)->addr, base + UNIT);
+    zone_arena_put(&arena, zone_ptrmap_get(base + UNIT));
+    struct zone_block *first = zone_arena_leave(&arena, SIZE_MAX);
+    ck_assert_uint_eq(first->addr, base);
+    zone_arena_kept(&arena, first);
+    ck_assert_uint_eq(take(SEGMENT - UNIT)->addr, base + UNIT);
+}
+END_TEST
+
 /* The smallest that is enough, else the largest. */
 START_TEST(leaves_what_is_enough)
 {
@@ -199,7 +219,10 @@ START_TEST(retired_blocks)
     struct zone_block *first = zone_arena_leave(&arena, SIZE_MAX);
     ck_assert_ptr_eq(first, a);
     zone_arena_kept(&arena, first);
-    ck_assert_ptr_null(take(SEGMENT)); /* the driver kept it: still retired */
+    /* The driver kept it: still retired. */
+    ck_assert_uint_eq(take(SEGMENT - 4096)->addr, a->addr + 4096);
+    ck_assert_ptr_null(take(UNIT));
+    zone_arena_put(&arena, zone_ptrmap_get(a->addr + 4096));
     ck_assert_ptr_nonnull(zone_arena_leave(&arena, SIZE_MAX));
 }
 END_TEST
@@ -243,6 +266,7 @@ static Suite *arena_suite(void)
     tcase_add_test(tcase, max_split_size);
     tcase_add_test(tcase, min_rest);
     tcase_add_test(tcase, only_empty_segments_leave);
+    tcase_add_test(tcase, guard);
     tcase_add_test(tcase, leaves_what_is_enough);
     tcase_add_test(tcase, retired_blocks);
     tcase_add_test(tcase, superseded_runs_are_skipped);
