@@ -120,7 +120,7 @@ static struct zone_block *segment_block(struct zone_segment *segment, struct zon
         block->bytes = bytes;
         block->stamp = 0;
         block->pool = pool;
-        block->kind = ZONE_BLOCK_DEVICE;
+        atomic_store_explicit(&block->kind, ZONE_BLOCK_DEVICE, memory_order_relaxed);
         block->segment = segment;
         block->fresh = false; /* the driver knows the segment only: the buffer id is ours */
         block->below = NULL;
