@@ -76,7 +76,6 @@ static void free_handle(void *handle, enum sim_kind kind)
     switch (kind) {
     case SIM_STREAM:
         sim_handle_drop(handle);
-        sim_capture_stream_gone(handle);
         sim_stream_retire(handle);
         break;
     case SIM_EVENT:

@@ -189,6 +189,7 @@ static void start_thread(struct sim_stream *stream)
 
 void sim_stream_retire(struct sim_stream *stream)
 {
+    sim_capture_stream_gone(stream);
     stream->destroyed = true;
     if (stream->running) {
         pthread_cond_signal(&stream->wake);

@@ -168,7 +168,6 @@ CUresult sim_cuStreamDestroy_v2(CUstream hStream)
     }
     struct sim_stream *stream = (struct sim_stream *)hStream;
     sim_handle_drop(stream);
-    sim_capture_stream_gone(stream);
     sim_stream_retire(stream);
     sim_unlock();
     return CUDA_SUCCESS;

@@ -314,6 +314,19 @@ static void destroyed_while_capturing(void)
     OK(cuMemFree(ptr));
 }
 
+/* A per-thread stream has no handle, but goes with its context, too. */
+static void context_gone_while_capturing(void)
+{
+    CUdeviceptr ptr;
+    OK(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuDevicePrimaryCtxReset(0));
+    victim_forget_kernels();
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemAlloc(&ptr, 4096));
+    OK(cuMemFree(ptr));
+}
+
 int main(void)
 {
     victim_start();
@@ -334,5 +347,6 @@ int main(void)
     branches();
     nodes_by_hand();
     destroyed_while_capturing();
+    context_gone_while_capturing();
     return 0;
 }

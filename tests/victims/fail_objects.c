@@ -152,7 +152,7 @@ static CUresult green_stream(void)
  * ended would break it. Frees of large blocks record. */
 static void large_pair(CUresult rc)
 {
-    CUdeviceptr ptr;
+    CUdeviceptr ptr = 0;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     OK(cuThreadExchangeStreamCaptureMode(&mode));
     UNDO(rc, cuMemAlloc_v2(&ptr, 6 * MIB));

@@ -115,6 +115,13 @@ bool simulated(void)
     return zsim("zsim_calls") != NULL;
 }
 
+unsigned slowness(void)
+{
+    const char *text = getenv("VICTIM_SLOW");
+    int number = text ? atoi(text) : 1;
+    return number > 1 ? (unsigned)number : 1;
+}
+
 double now_us(void)
 {
     struct timespec now;

@@ -45,6 +45,9 @@ bool under_zone(void);
 /* The simulator's own functions (tests/sim/zsim.h), NULL on a real GPU. */
 void *zsim(const char *name);
 bool simulated(void);
+/* VICTIM_SLOW=N in the environment: a tool makes the run about N times slower, so a part of what is
+ * to be repeated will do, and limits of time are longer. Else 1. */
+unsigned slowness(void);
 double now_us(void);
 void sleep_ms(double ms);
 
