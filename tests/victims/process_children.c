@@ -38,7 +38,7 @@ static int ask_the_driver(void)
     wrong += cuMemAlloc(&ptr, 2 * MIB) != CUDA_ERROR_NOT_INITIALIZED;
     wrong += cuMemFree(inherited) != CUDA_ERROR_NOT_INITIALIZED;
     wrong += cuMemGetInfo(&bytes, NULL) != CUDA_ERROR_NOT_INITIALIZED;
-    return wrong + (ptr != 77);
+    return wrong + !is_untouched(ptr, 77);
 }
 
 static void by_fork(void)

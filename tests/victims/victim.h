@@ -45,6 +45,11 @@ bool under_zone(void);
 /* The simulator's own functions (tests/sim/zsim.h), NULL on a real GPU. */
 void *zsim(const char *name);
 bool simulated(void);
+/* Is value what a failed call leaves of before? A real driver may clear an output. */
+static inline bool is_untouched(unsigned long long value, unsigned long long before)
+{
+    return value == before || (value == 0 && !simulated());
+}
 /* VICTIM_SLOW=N in the environment: a tool makes the run about N times slower, so a part of what is
  * to be repeated will do, and limits of time are longer. Else 1. */
 unsigned slowness(void);
