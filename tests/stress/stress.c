@@ -82,6 +82,7 @@ static void run_child(const struct options *options, const struct plan *plan, co
     char threads[16];
     char seconds[32];
     char fd[16];
+    char self[4096];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)options->round.seed);
     snprintf(round, sizeof round, "%u", options->round.round);
     snprintf(threads, sizeof threads, "%u", options->round.threads);
@@ -93,8 +94,11 @@ static void run_child(const struct options *options, const struct plan *plan, co
     set_number("ZSIM_JITTER_US", plan->jitter_us);
     set_number("ZSIM_JITTER_SEED", (unsigned)(plan->seed & 0xffff));
     set_driver(plan->driver);
-    execl("/proc/self/exe", argv[0], "--child", "--result", fd, "--seed", seed, "--round", round,
-          "--threads", threads, "--round-seconds", seconds, (char *)NULL);
+    /* Its name, not the link: a checker that runs the program would be run in its place. */
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = '\0';
+    execl(self, argv[0], "--child", "--result", fd, "--seed", seed, "--round", round, "--threads",
+          threads, "--round-seconds", seconds, (char *)NULL);
     fprintf(stderr, "stress: cannot run itself: %s\n", strerror(errno));
     _Exit(2);
 }
