@@ -51,13 +51,28 @@ def load(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     return sorted(known, key=lambda pair: str(pair[1].get("date", "")))
 
 
+def ran(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tests that ran to their end: not those after the time for the suite was used up, nor the
+    one that was running then."""
+    kept: list[dict[str, Any]] = []
+    for test in tests:
+        if not str(test.get("error", "")).startswith("not run"):
+            kept.append(test)
+        elif kept and "time" in test["error"]:
+            last = kept[-1]
+            if tests.index(last) == tests.index(test) - 1 and any(
+                run.get("timed_out") for run in last.get("runs", [])
+            ):
+                kept.pop()
+    return kept
+
+
 def newest_tests(results: list[tuple[str, dict[str, Any]]]) -> list[Source]:
     """Each test from the newest file that ran it, in the order of the file with the most tests."""
     chosen: dict[str, Source] = {}
     for name, result in results:
-        for test in result["tests"]:
-            if not str(test.get("error", "")).startswith("not run"):
-                chosen[test["name"]] = Source(name, result, test)
+        for test in ran(result["tests"]):
+            chosen[test["name"]] = Source(name, result, test)
     longest = max((result["tests"] for _, result in results), key=len, default=[])
     order = {test["name"]: at for at, test in enumerate(longest)}
     return sorted(chosen.values(), key=lambda s: order.get(s.test["name"], len(order)))
