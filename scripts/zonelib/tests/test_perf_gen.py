@@ -8,7 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import perf_gen  # noqa: E402
+import perf_gen
 
 UNUSED = "not run: the time for the whole suite was used up"
 
