@@ -224,15 +224,8 @@ int zone_pool_free_cut_for_real(struct zone_block *block)
     int rc = atomic_load_explicit(&pool->fault, memory_order_relaxed);
     bool tainted = atomic_load_explicit(&block->tainted, memory_order_relaxed);
     if (rc == ZONE_GPU_OK) {
-        /* The driver decides whether a free is allowed now, and waits as a free does: asked with
-         * memory of its own. */
-        zone_addr_t probe;
-        rc = gpu->alloc(&probe, (size_t)1 << SMALL_UNIT_BITS);
-        if (rc == ZONE_GPU_OK) {
-            rc = gpu->free(probe);
-        } else if (rc == ZONE_GPU_OUT_OF_MEMORY) {
-            rc = ZONE_GPU_OK;
-        }
+        /* The driver decides whether a free is allowed now, and waits as a free does. */
+        rc = gpu->free_nothing(pool->ctx);
     }
     if (rc != ZONE_GPU_OK) {
         atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);

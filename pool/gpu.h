@@ -26,6 +26,9 @@ struct zone_gpu {
     /* Gives memory back. Waits for all running work of the context that owns it and blocks other
      * threads' launches meanwhile: call it only where the program's own free would have. */
     int (*free)(zone_addr_t addr);
+    /* Frees memory of its own: the driver's answer to whether a free is allowed just now, with the
+     * wait of one. 0 too if there is no memory to ask with. */
+    int (*free_nothing)(void *ctx);
     /* Events of the context ctx, without timing. */
     int (*event_create)(void *ctx, void **ret_event);
     /* Records in the event all work submitted to the context so far, on every stream. NULL where

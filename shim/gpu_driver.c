@@ -52,6 +52,26 @@ static int gpu_free(zone_addr_t addr)
     return ZONE_REAL(gpu_driver(), cuMemFree_v2)(addr);
 }
 
+/* In the context whose memory is freed: the caller may have another one current, or none. */
+static int gpu_free_nothing(void *ctx)
+{
+    const struct zone_driver *driver = gpu_driver();
+    CUdeviceptr own = 0;
+    CUcontext popped;
+    int rc = ZONE_REAL(driver, cuCtxPushCurrent_v2)(ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    rc = ZONE_REAL(driver, cuMemAlloc_v2)(&own, 1);
+    if (rc == CUDA_SUCCESS) {
+        rc = ZONE_REAL(driver, cuMemFree_v2)(own);
+    } else if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
+        rc = CUDA_SUCCESS;
+    }
+    ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
+    return rc;
+}
+
 static int gpu_event_create(void *ctx, void **ret_event)
 {
     const struct zone_driver *driver = gpu_driver();
@@ -146,6 +166,7 @@ static void gpu_sleep_ns(uint64_t ns)
 static const struct zone_gpu gpu_with_events = {
     .alloc = gpu_alloc,
     .free = gpu_free,
+    .free_nothing = gpu_free_nothing,
     .event_create = gpu_event_create,
     .record = gpu_record,
     .query = gpu_query,
@@ -159,6 +180,7 @@ static const struct zone_gpu gpu_with_events = {
 static const struct zone_gpu gpu_without_events = {
     .alloc = gpu_alloc,
     .free = gpu_free,
+    .free_nothing = gpu_free_nothing,
     .synchronize = gpu_synchronize,
     .mem_info = gpu_mem_info,
     .now_ns = gpu_now_ns,

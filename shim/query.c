@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What programs ask about memory. The driver's answers are right but for the size (it knows the
- * class, or the segment, not what was asked for), the base of a block that was cut from a segment,
- * the buffer id (new for every allocation), and memory that the program has freed while the pool
- * holds it. An answer is changed only for the pool's own blocks and only where the driver's call
- * succeeded.
+ * class, or the segment, not what was asked for), base and SYNC_MEMOPS of a block that was cut from
+ * a segment, the buffer id (new for every allocation), and memory that the program has freed while
+ * the pool holds it. An answer is changed only for the pool's own blocks and only where the
+ * driver's call succeeded.
  */
 #include "query.h"
 
@@ -75,6 +75,9 @@ static void query_correct(const struct zone_block *block, CUpointer_attribute at
     } else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID && !block->fresh) {
         uint64_t id = zone_block_buffer_id(block);
         memcpy(data, &id, sizeof(id));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && block->segment) {
+        int set = block->sync_memops;
+        memcpy(data, &set, sizeof(set));
     } else if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
         zone_pool_taint((struct zone_block *)block);
     }

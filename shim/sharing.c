@@ -10,6 +10,8 @@
 #include "pool.h"
 #include "query.h"
 
+#include <string.h>
+
 /* Taints what the address lies in. False if natively nothing would be there. */
 static bool sharing_taint(const struct zone_driver *driver, CUdeviceptr ptr)
 {
@@ -66,7 +68,15 @@ CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attri
     if (!driver || !ZONE_REAL(driver, cuPointerSetAttribute)) {
         return CUDA_ERROR_NOT_INITIALIZED;
     }
-    return sharing_taint(driver, ptr)
-               ? ZONE_REAL(driver, cuPointerSetAttribute)(value, attribute, ptr)
-               : CUDA_ERROR_INVALID_VALUE;
+    if (!sharing_taint(driver, ptr)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult rc = ZONE_REAL(driver, cuPointerSetAttribute)(value, attribute, ptr);
+    struct zone_block *cut = rc == CUDA_SUCCESS ? sharing_cut(driver, ptr) : NULL;
+    if (cut && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+        int set;
+        memcpy(&set, value, sizeof(set));
+        cut->sync_memops = set != 0;
+    }
+    return rc;
 }

@@ -270,9 +270,19 @@ static void *worker(void *arg)
     return NULL;
 }
 
+/* Whether a free is allowed now, asked with memory of its own. */
+static int gpu_free_nothing(void *ctx)
+{
+    zone_addr_t own;
+    (void)ctx;
+    int rc = gpu_alloc(&own, 1);
+    return rc == ZONE_GPU_OK ? gpu_free(own) : rc == ZONE_GPU_OUT_OF_MEMORY ? ZONE_GPU_OK : rc;
+}
+
 static const struct zone_gpu table = {
     .alloc = gpu_alloc,
     .free = gpu_free,
+    .free_nothing = gpu_free_nothing,
     .event_create = gpu_event_create,
     .record = gpu_record,
     .query = gpu_query,

@@ -155,6 +155,14 @@ static int call_free(zone_addr_t addr)
     return end(MODEL_FREE, rc);
 }
 
+static int call_free_nothing(void *ctx)
+{
+    zone_addr_t own;
+    (void)ctx;
+    int rc = call_alloc(&own, 1);
+    return rc == ZONE_GPU_OK ? call_free(own) : rc == ZONE_GPU_OUT_OF_MEMORY ? ZONE_GPU_OK : rc;
+}
+
 static int call_event_create(void *ctx, void **ret_event)
 {
     int rc = begin(MODEL_EVENT_CREATE);
@@ -259,6 +267,7 @@ static void call_sleep(uint64_t ns)
 static const struct zone_gpu with_events = {
     .alloc = call_alloc,
     .free = call_free,
+    .free_nothing = call_free_nothing,
     .event_create = call_event_create,
     .record = call_record,
     .query = call_query,
@@ -272,6 +281,7 @@ static const struct zone_gpu with_events = {
 static const struct zone_gpu without_events = {
     .alloc = call_alloc,
     .free = call_free,
+    .free_nothing = call_free_nothing,
     .synchronize = call_synchronize,
     .mem_info = call_mem_info,
     .now_ns = model_now,
