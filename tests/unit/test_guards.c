@@ -117,9 +117,9 @@ static const struct {
     const char *name;
     long limit;
 } limits[] = {
-    {STAGE_MALLOC, "malloc, small", 150},
+    {STAGE_MALLOC, "malloc, small", 158},
     {STAGE_FREE, "free, small", 122},
-    {STAGE_LARGE_MALLOC, "malloc, large", 170},
+    {STAGE_LARGE_MALLOC, "malloc, large", 175},
 };
 
 START_TEST(instructions)
