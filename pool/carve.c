@@ -217,18 +217,18 @@ int zone_pool_release(struct zone_pool *pool, size_t bytes, size_t *given)
     return rc;
 }
 
-int zone_pool_free_cut_for_real(struct zone_block *block)
+int zone_pool_free_cut(struct zone_block *block, enum zone_free_by by)
 {
     struct zone_pool *pool = block->pool;
     const struct zone_gpu *gpu = pool->process->gpu;
     int rc = atomic_load_explicit(&pool->fault, memory_order_relaxed);
     bool tainted = atomic_load_explicit(&block->tainted, memory_order_relaxed);
-    if (rc == ZONE_GPU_OK) {
+    if (rc == ZONE_GPU_OK && by == ZONE_FREE_BY_FREE) {
         /* The driver decides whether a free is allowed now, and waits as a free does. */
         rc = gpu->free_nothing(pool->ctx);
     }
     if (rc != ZONE_GPU_OK) {
-        atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
+        zone_block_unclaim(block);
         zone_pool_note(pool, rc);
         return rc;
     }

@@ -225,7 +225,7 @@ int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns)
 {
     struct zone_pool *pool = block->pool;
     if (rc != ZONE_GPU_OK) {
-        atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
+        zone_block_unclaim(block);
         zone_pool_note(pool, rc);
         return rc;
     }
@@ -241,7 +241,7 @@ int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns)
 int zone_pool_free_for_real(struct zone_block *block)
 {
     if (block->segment) {
-        return zone_pool_free_cut_for_real(block);
+        return zone_pool_free_cut(block, ZONE_FREE_BY_FREE);
     }
     uint64_t start = zone_pool_leave(block);
     return zone_pool_left(block, block->pool->process->gpu->free(block->addr), start);

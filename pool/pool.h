@@ -95,6 +95,12 @@ int zone_pool_alloc(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_a
  * native call would. */
 int zone_pool_free(struct zone_block *block, enum zone_free_by by);
 
+/* A claimed block is the program's again: its free failed. */
+static inline void zone_block_unclaim(struct zone_block *block)
+{
+    atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
+}
+
 /* Moves a live block to FREED; false if it is not live: a double free. */
 static inline bool zone_block_claim(struct zone_block *block)
 {
@@ -191,7 +197,7 @@ void zone_pool_absorb(struct zone_pool *pool, struct zone_block *block);
 int zone_pool_release(struct zone_pool *pool, size_t bytes, size_t *given);
 
 /* zone_pool_free_for_real for a block of a segment, which the driver does not know. */
-int zone_pool_free_cut_for_real(struct zone_block *block);
+int zone_pool_free_cut(struct zone_block *block, enum zone_free_by by);
 
 /* Cached bytes that giving back could free once all is ready: not the holes in segments. */
 size_t zone_pool_available(struct zone_pool *pool);

@@ -193,6 +193,15 @@ static CUresult memory_free_async(CUdeviceptr dptr, CUstream stream, zone_fn_cuM
         !atomic_load_explicit(&block->tainted, memory_order_relaxed)) {
         return zone_pool_free(block, ZONE_FREE_BY_STREAM);
     }
+    if (block->segment && status == CU_STREAM_CAPTURE_STATUS_NONE) {
+        return zone_pool_free_cut(block, ZONE_FREE_BY_STREAM);
+    }
+    if (block->segment) {
+        /* The driver refuses to make a node for memory that no graph allocated. It is asked about
+         * an address where nothing starts, so that it can never take the segment. */
+        zone_block_unclaim(block);
+        return real(dptr + 1, stream);
+    }
     uint64_t start = zone_pool_leave(block);
     return zone_pool_left(block, real(dptr, stream), start);
 }

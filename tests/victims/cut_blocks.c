@@ -132,6 +132,36 @@ static void captures(CUstream stream)
     }
 }
 
+/* Frees in stream order while something captures: on another stream as ever, on the capturing one
+ * whatever the driver says of memory that no graph allocated; the block's neighbours stay. */
+static void stream_frees_beside_captures(CUstream stream)
+{
+    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
+    const size_t sizes[] = {8 * KIB, 3 * MIB};
+    for (int i = 0; i < 2; i++) {
+        CUdeviceptr ptr;
+        CUdeviceptr on_it;
+        CUgraph graph = NULL;
+        OK(cuMemAlloc(&ptr, sizes[i]));
+        OK(cuMemAlloc(&on_it, sizes[i]));
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuMemFreeAsync(ptr, other));
+        EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(ptr, other));
+        CUresult rc = cuMemFreeAsync(on_it, stream);
+        CHECK(rc == CUDA_ERROR_INVALID_VALUE || !simulated(), "%d", rc);
+        cuStreamEndCapture(stream, &graph);
+        if (graph) {
+            OK(cuGraphDestroy(graph));
+        }
+        if (rc != CUDA_SUCCESS) {
+            OK(cuMemFree(on_it)); /* it was still the program's */
+        }
+        EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(on_it));
+    }
+    check_all(stream);
+    OK(cuStreamDestroy(other));
+}
+
 /* Without segments memory that was exported goes back to the driver, which may use it again. */
 static bool cuts(void)
 {
@@ -140,13 +170,13 @@ static bool cuts(void)
 }
 
 /* What was exported is never cut, merged or handed out again while its memory lives. */
-static void exported(CUstream stream)
+static void exported(CUstream stream, bool in_stream)
 {
     CUipcMemHandle handle;
     CUdeviceptr ptr;
     OK(cuMemAlloc(&ptr, 64 * KIB));
     OK(cuIpcGetMemHandle(&handle, ptr));
-    OK(cuMemFree(ptr));
+    OK(in_stream ? cuMemFreeAsync(ptr, stream) : cuMemFree(ptr));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(ptr));
     CUdeviceptr others[64];
     for (int i = 0; i < 64; i++) {
@@ -179,7 +209,9 @@ int main(int argc, char **argv)
     }
     nothing_behind();
     captures(stream);
-    exported(stream);
+    stream_frees_beside_captures(stream);
+    exported(stream, false);
+    exported(stream, true);
     check_all(stream);
     for (int i = 0; i < BLOCKS; i++) {
         if (table[i].ptr != 0) {
