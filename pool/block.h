@@ -48,7 +48,7 @@ struct zone_block {
     _Atomic uint8_t kind;    /* enum zone_block_kind; const, but looked at in spare records, too */
     bool fresh;              /* owner; the first use since the driver allocated it */
     bool sync_memops;        /* owner; as the program has set it. A segment's is all its blocks' */
-    _Atomic uint8_t tainted; /* others may hold the memory itself: freed for real, never recycled */
+    _Atomic uint8_t tainted; /* freed for real, never recycled: see zone_pool_taint */
     struct zone_segment *segment; /* const while LIVE; NULL: a whole block */
     struct zone_block *below;     /* arena lock; neighbours by address in the segment */
     struct zone_block *above;

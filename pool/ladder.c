@@ -287,6 +287,14 @@ int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr
         return pool->process->gpu->alloc(ret_addr, req_bytes);
     }
     int rc = ladder_grow_whole(pool, bytes, req_bytes, ret_addr);
+    if (rc == ZONE_GPU_OK) {
+        struct zone_block *block = zone_ptrmap_get(*ret_addr);
+        if (block) {
+            /* The driver is asked whatever is cached, so what it gave must not stay with the pool:
+             * capture after capture would fill the device. */
+            atomic_store_explicit(&block->tainted, 1, memory_order_relaxed);
+        }
+    }
     if (rc != ZONE_GPU_OUT_OF_MEMORY) {
         return rc;
     }

@@ -113,7 +113,8 @@ static inline bool zone_block_claim(struct zone_block *block)
  * again. For tainted blocks, lost contexts and captures. A whole block goes back to the driver. */
 int zone_pool_free_for_real(struct zone_block *block);
 
-/* Others may hold the block's memory itself from now on: its free will be the driver's. */
+/* Others may hold the block's memory itself from now on: its free will be the driver's. So is that
+ * of a block that the driver gave during a capture (ladder.c), which is not counted here. */
 void zone_pool_taint(struct zone_block *block);
 
 /* The same around another call of the driver: leave, call, then left with the call's code, which it

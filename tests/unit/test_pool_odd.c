@@ -193,6 +193,26 @@ START_TEST(capture_allocates_without_the_fence)
 }
 END_TEST
 
+/* A program that captures again and again and allocates meanwhile does not fill the device: the
+ * driver was asked for that memory whatever was cached, so it is the driver's again once freed. */
+START_TEST(capture_allocations_do_not_pile_up)
+{
+    static const size_t sizes[] = {4096, BLOCK};
+    for (unsigned i = 0; i < 2; i++) {
+        size_t used = model_used();
+        for (unsigned round = 0; round < 20; round++) {
+            zone_addr_t addr;
+            model_set_capture(true);
+            ck_assert_int_eq(zone_pool_alloc_captured(pool, sizes[i], &addr), 0);
+            model_set_capture(false);
+            give(addr);
+        }
+        ck_assert_uint_eq(model_used(), used);
+    }
+    ck_assert_uint_eq(counts().tainted, 0); /* nobody else holds it */
+}
+END_TEST
+
 /* Where a capture forbids it the driver's code is the program's, and the pool none the wiser. */
 START_TEST(capture_codes_are_the_programs)
 {
@@ -226,6 +246,7 @@ static Suite *pool_odd_suite(void)
     tcase_add_test(tcase, frees_after_a_fault_pass);
     tcase_add_test(tcase, capture_refuses_the_record);
     tcase_add_test(tcase, capture_allocates_without_the_fence);
+    tcase_add_test(tcase, capture_allocations_do_not_pile_up);
     tcase_add_test(tcase, capture_codes_are_the_programs);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -137,6 +137,7 @@ int main(int argc, char **argv)
     }
     OK(cuMemAlloc(&sum, 4));
     OK(cuMemsetD32(sum, 0, 1));
+    OK(cuCtxSynchronize());        /* the stream may be one that does not wait for the legacy one */
     launch_add(stream, sum, 1, 0); /* loads the kernel */
     OK(cuCtxSynchronize());
     struct worker workers[OTHERS];
