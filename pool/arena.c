@@ -114,24 +114,16 @@ static void arena_own(struct zone_arena *arena, const struct zone_segment *segme
 static struct zone_block *segment_block(struct zone_segment *segment, struct zone_pool *pool,
                                         zone_addr_t addr, size_t bytes)
 {
-    struct zone_block *block = zone_block_new();
-    if (block) {
-        block->addr = addr;
-        block->bytes = bytes;
-        block->stamp = 0;
-        block->pool = pool;
-        atomic_store_explicit(&block->kind, ZONE_BLOCK_DEVICE, memory_order_relaxed);
-        block->segment = segment;
-        block->fresh = false; /* the driver knows the segment only: the buffer id is ours */
-        block->below = NULL;
-        block->above = NULL;
-        atomic_store_explicit(&block->state, ZONE_BLOCK_FREED, memory_order_release);
-        if (!zone_ptrmap_set(block)) {
-            zone_block_delete(block);
-            block = NULL;
-        }
-    }
-    return block;
+    const struct zone_block like = {
+        .addr = addr,
+        .bytes = bytes,
+        .pool = pool,
+        .kind = ZONE_BLOCK_DEVICE,
+        .state = ZONE_BLOCK_FREED,
+        .segment = segment,
+        .fresh = false, /* the driver knows the segment only: the buffer id is ours */
+    };
+    return zone_ptrmap_enter(&like);
 }
 
 /* The part of the block from bytes on becomes a run of its own. Without a record for it the block
@@ -227,7 +219,7 @@ struct zone_block *zone_arena_add(struct zone_arena *arena, struct zone_pool *po
     if (!segment) {
         return NULL;
     }
-    *segment = (struct zone_segment){.addr = addr, .bytes = bytes};
+    *segment = (struct zone_segment){.bytes = bytes};
     struct zone_block *first = segment_block(segment, pool, addr, bytes);
     if (!first) {
         segment_delete(segment);
@@ -312,11 +304,6 @@ struct zone_block *zone_arena_leave(struct zone_arena *arena, size_t bytes)
     }
     pthread_mutex_unlock(&arena->lock);
     return best ? best->first : NULL;
-}
-
-size_t zone_arena_segment_bytes(const struct zone_block *block)
-{
-    return block->segment->bytes;
 }
 
 void zone_arena_gone(struct zone_block *first)

@@ -17,11 +17,10 @@
 #include <pthread.h>
 
 struct zone_segment {
-    zone_addr_t addr; /* const */
-    size_t bytes;     /* const */
-    size_t carved;    /* lock; bytes that are not runs */
-    size_t dead;      /* lock; bytes of blocks that must not be used again, part of carved */
-    struct zone_block *first;  /* const; the block at addr */
+    size_t bytes;  /* const */
+    size_t carved; /* lock; bytes that are not runs */
+    size_t dead;   /* lock; bytes of blocks that must not be used again, part of carved */
+    struct zone_block *first;  /* const; the block where the segment starts */
     struct zone_segment *next; /* lock */
     struct zone_segment *back; /* lock */
 };
@@ -30,13 +29,12 @@ struct zone_arena {
     pthread_mutex_t lock;
     struct zone_segment *used;  /* lock; segments that hold a block */
     struct zone_segment *empty; /* lock; the others */
-    size_t
-        guard; /* const; bytes at the start of a segment that are no block's, 0 or a block's size */
-    _Atomic size_t bytes;    /* of all segments */
-    _Atomic size_t count;    /* number of segments */
-    _Atomic size_t blocks;   /* blocks that are not runs */
-    _Atomic unsigned cursor; /* where looking through the bins goes on */
-    struct zone_runs runs;   /* lock */
+    size_t guard;               /* const; see zone_arena_init */
+    _Atomic size_t bytes;       /* of all segments */
+    _Atomic size_t count;       /* number of segments */
+    _Atomic size_t blocks;      /* blocks that are not runs */
+    _Atomic unsigned cursor;    /* where looking through the bins goes on */
+    struct zone_runs runs;      /* lock */
 };
 
 /* What may be cut from what: PyTorch's rules (peers.md §1.5). */
@@ -46,9 +44,10 @@ struct zone_cut_rules {
     size_t min_rest;  /* a smaller rest stays with the block */
 };
 
-/* Sizes in an arena are multiples of 1 << shift. With a guard no block starts where its segment
- * does: a library that found the driver past every hook and frees a block there is refused, as it
- * would be for any address inside an allocation, instead of freeing the segment. */
+/* Sizes in an arena are multiples of 1 << shift. The first guard bytes of a segment, 0 or a block's
+ * size, are no block of the program's. With a guard no block starts where its segment does: a
+ * library that found the driver past every hook and frees a block there is refused, as it would be
+ * for any address inside an allocation, instead of freeing the segment. */
 void zone_arena_init(struct zone_arena *arena, unsigned shift, size_t guard);
 
 /* The context died: nothing is left. Its blocks have left the map. */
@@ -77,8 +76,6 @@ void zone_arena_retire(struct zone_arena *arena, struct zone_block *block);
 struct zone_block *zone_arena_leave(struct zone_arena *arena, size_t bytes);
 void zone_arena_gone(struct zone_block *first);
 void zone_arena_kept(struct zone_arena *arena, struct zone_block *first);
-
-size_t zone_arena_segment_bytes(const struct zone_block *block);
 
 /* Bytes of the segments of which the program holds nothing: what giving back could free once all
  * is ready. */

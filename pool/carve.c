@@ -42,6 +42,12 @@ struct carving {
     size_t segment; /* bytes of a new one */
 };
 
+/* The arena of blocks of a size, if they are cut. */
+static struct zone_arena *carve_arena(struct zone_pool *pool, size_t bytes)
+{
+    return bytes < ZONE_BIN_LARGE ? &pool->small : &pool->large;
+}
+
 /* False if blocks of this size are whole. */
 static bool carve_how(struct zone_pool *pool, size_t bytes, struct carving *ret)
 {
@@ -74,13 +80,6 @@ size_t zone_pool_segment_size(struct zone_pool *pool, size_t bytes)
     return carve_how(pool, bytes, &how) && carve_may_grow(pool, &how, bytes) ? how.segment : 0;
 }
 
-static void carve_hand_out(struct zone_pool *pool, struct zone_block *block, size_t req_bytes,
-                           zone_addr_t *ret_addr)
-{
-    *ret_addr = block->addr;
-    zone_pool_hand_out(pool, block, req_bytes);
-}
-
 bool zone_pool_add_segment(struct zone_pool *pool, zone_addr_t *addr, size_t segment_bytes,
                            size_t bytes, size_t req_bytes, uint64_t ns)
 {
@@ -96,7 +95,8 @@ bool zone_pool_add_segment(struct zone_pool *pool, zone_addr_t *addr, size_t seg
     if (bin) {
         zone_bin_missed(bin, req_bytes, ns);
     }
-    carve_hand_out(pool, block, req_bytes, addr);
+    *addr = block->addr;
+    zone_pool_hand_out(pool, block, req_bytes);
     return true;
 }
 
@@ -170,29 +170,26 @@ bool zone_pool_carve(struct zone_pool *pool, size_t bytes, size_t req_bytes, zon
     if (bin) {
         zone_bin_hit(bin, req_bytes);
     }
-    carve_hand_out(pool, block, req_bytes, ret_addr);
+    *ret_addr = block->addr;
+    zone_pool_hand_out(pool, block, req_bytes);
     return true;
 }
 
 void zone_pool_absorb(struct zone_pool *pool, struct zone_block *block)
 {
-    zone_arena_put(block->bytes < ZONE_BIN_LARGE ? &pool->small : &pool->large, block);
+    zone_arena_put(carve_arena(pool, block->bytes), block);
 }
 
 /* Gives one segment back; false if there is none or the driver does not take it. */
 static bool release_one(struct zone_pool *pool, struct zone_arena *arena, size_t bytes,
                         size_t *given, int *ret_rc)
 {
-    const struct zone_gpu *gpu = pool->process->gpu;
     struct zone_block *first = zone_arena_leave(arena, bytes);
     if (!first) {
         return false;
     }
-    size_t size = zone_arena_segment_bytes(first);
-    uint64_t start = gpu->now_ns();
-    *ret_rc = gpu->free(first->addr);
-    zone_count_add(&pool->counts.driver_frees, 1);
-    zone_count_add(&pool->counts.driver_free_ns, gpu->now_ns() - start);
+    size_t size = first->segment->bytes;
+    *ret_rc = zone_pool_driver_free(pool, first->addr);
     if (*ret_rc != ZONE_GPU_OK) {
         zone_arena_kept(arena, first);
         return false;
@@ -234,7 +231,7 @@ int zone_pool_free_cut(struct zone_block *block, enum zone_free_by by)
     }
     zone_pool_count_back(pool, block);
     if (tainted) {
-        zone_arena_retire(block->bytes < ZONE_BIN_LARGE ? &pool->small : &pool->large, block);
+        zone_arena_retire(carve_arena(pool, block->bytes), block);
         return ZONE_GPU_OK;
     }
     struct zone_bin *bin = zone_bins_find(&pool->bins, block->bytes);

@@ -33,22 +33,17 @@ bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, siz
                      uint64_t ns)
 {
     struct zone_bin *bin = zone_bins_make(&pool->bins, bytes);
-    struct zone_block *block = bin ? zone_block_new() : NULL;
+    const struct zone_block like = {
+        .addr = addr,
+        .bytes = bytes,
+        .req_bytes = req_bytes,
+        .pool = pool,
+        .kind = ZONE_BLOCK_DEVICE,
+        .state = ZONE_BLOCK_LIVE,
+        .fresh = true, /* its buffer id is the driver's */
+    };
+    struct zone_block *block = bin ? zone_ptrmap_enter(&like) : NULL;
     if (!block) {
-        return false;
-    }
-    block->addr = addr;
-    block->bytes = bytes;
-    block->req_bytes = req_bytes;
-    block->stamp = 0;
-    block->pool = pool;
-    atomic_store_explicit(&block->kind, ZONE_BLOCK_DEVICE, memory_order_relaxed);
-    /* The record may have served before: the address is new to it, the buffer id must be the
-     * driver's. */
-    block->fresh = true;
-    atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
-    if (!zone_ptrmap_set(block)) {
-        zone_block_delete(block);
         return false;
     }
     zone_ledger_grow(&pool->ledger, bytes);

@@ -141,6 +141,9 @@ int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr
 bool zone_pool_reuse(struct zone_pool *pool, struct zone_bin *bin, size_t req_bytes,
                      zone_addr_t *ret_addr, uint64_t *ret_stamp);
 
+/* The driver's free, counted. Waits as it does: see gpu.h. */
+int zone_pool_driver_free(struct zone_pool *pool, zone_addr_t addr);
+
 /* Gives ready blocks back to the driver, those freed longest ago first, until bytes are given back
  * or none is left. Returns the bytes given back. Waits as cuMemFree does: see gpu.h. */
 size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes);

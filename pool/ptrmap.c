@@ -159,6 +159,30 @@ bool zone_ptrmap_set(struct zone_block *block)
     return done;
 }
 
+struct zone_block *zone_ptrmap_enter(const struct zone_block *like)
+{
+    struct zone_block *block = zone_block_new();
+    if (!block) {
+        return NULL;
+    }
+    block->addr = like->addr;
+    block->bytes = like->bytes;
+    block->req_bytes = like->req_bytes;
+    block->stamp = 0;
+    block->pool = like->pool;
+    block->segment = like->segment;
+    block->below = NULL;
+    block->above = NULL;
+    block->fresh = like->fresh;
+    atomic_store_explicit(&block->kind, like->kind, memory_order_relaxed);
+    atomic_store_explicit(&block->state, like->state, memory_order_release);
+    if (!zone_ptrmap_set(block)) {
+        zone_block_delete(block);
+        return NULL;
+    }
+    return block;
+}
+
 /* Takes out what leads from addr to this block; NULL: to any. */
 static void ptrmap_clear_locked(zone_addr_t addr, const struct zone_block *only)
 {

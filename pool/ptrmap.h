@@ -22,6 +22,10 @@ struct zone_block *zone_ptrmap_below(zone_addr_t addr, zone_addr_t base);
  * False when the host has no memory or the address is not below 2^48; then nothing changed. */
 bool zone_ptrmap_set(struct zone_block *block);
 
+/* A new record, entered: what the caller wants to know of it is in like (addr, bytes, req_bytes,
+ * pool, kind, state, segment, fresh). NULL when the host has no memory, as above. */
+struct zone_block *zone_ptrmap_enter(const struct zone_block *like);
+
 /* Takes the block out if it is still what its address leads to. */
 void zone_ptrmap_remove(struct zone_block *block);
 

@@ -31,12 +31,20 @@ void zone_pool_look(struct zone_pool *pool, size_t bytes)
     }
 }
 
+int zone_pool_driver_free(struct zone_pool *pool, zone_addr_t addr)
+{
+    const struct zone_gpu *gpu = pool->process->gpu;
+    uint64_t start = gpu->now_ns();
+    int rc = gpu->free(addr);
+    zone_count_add(&pool->counts.driver_frees, 1);
+    zone_count_add(&pool->counts.driver_free_ns, gpu->now_ns() - start);
+    return rc;
+}
+
 /* Gives one block back and adds its bytes to *given. On failure it goes back to its bin. */
 static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_block *block,
                       size_t *given)
 {
-    const struct zone_gpu *gpu = pool->process->gpu;
-    uint64_t start = gpu->now_ns();
     uint8_t freed = ZONE_BLOCK_FREED;
     if (block->segment) {
         /* Its segment goes back once nothing else is in it. */
@@ -49,9 +57,7 @@ static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_
                                                  memory_order_relaxed, memory_order_relaxed)) {
         return ZONE_GPU_OK; /* its memory is somebody else's by now, see zone_ptrmap_set */
     }
-    int rc = gpu->free(block->addr);
-    zone_count_add(&pool->counts.driver_frees, 1);
-    zone_count_add(&pool->counts.driver_free_ns, gpu->now_ns() - start);
+    int rc = zone_pool_driver_free(pool, block->addr);
     if (rc != ZONE_GPU_OK) {
         atomic_store_explicit(&block->state, ZONE_BLOCK_FREED, memory_order_relaxed);
         zone_bin_push(bin, block);

@@ -247,6 +247,25 @@ bool zone_gpu_is_managed(CUdeviceptr dptr)
     return rc == CUDA_SUCCESS && managed;
 }
 
+int zone_gpu_shared_probe(CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr,
+                          CUipcMemHandle *ret_handle)
+{
+    const struct zone_driver *driver = gpu_driver();
+    CUcontext popped;
+    int rc = ZONE_REAL(driver, cuCtxPushCurrent_v2)(ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    CUstreamCaptureMode mode = gpu_relax();
+    rc = ZONE_REAL(driver, cuMemAlloc_v2)(ret_ptr, bytes);
+    if (rc == CUDA_SUCCESS) {
+        rc = ZONE_REAL(driver, cuIpcGetMemHandle)(ret_handle, *ret_ptr);
+    }
+    gpu_restore(mode);
+    ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
+    return rc;
+}
+
 void zone_gpu_device_name(int device, char *ret_name, size_t size)
 {
     ret_name[0] = '\0';

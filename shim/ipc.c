@@ -10,6 +10,7 @@
 #include "ipc.h"
 
 #include "arena.h"
+#include "zone_gpu_driver.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -35,43 +36,40 @@ static struct part ipc_read(const CUipcMemHandle *handle)
     return part;
 }
 
-static bool ipc_probe(const struct zone_driver *driver, size_t bytes, CUdeviceptr *ret_ptr,
-                      struct part *ret)
+/* The part that the handle of an allocation of its own names. UNTRIED: the driver refused. */
+static enum layout ipc_probe(CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr, struct part *ret)
 {
     CUipcMemHandle handle;
-    if (ZONE_REAL(driver, cuMemAlloc_v2)(ret_ptr, bytes) != CUDA_SUCCESS ||
-        ZONE_REAL(driver, cuIpcGetMemHandle)(&handle, *ret_ptr) != CUDA_SUCCESS) {
-        return false;
+    if (zone_gpu_shared_probe(ctx, bytes, ret_ptr, &handle) != CUDA_SUCCESS) {
+        return LAYOUT_UNTRIED;
     }
     *ret = ipc_read(&handle);
-    return ret->bytes == bytes && ret->pages == 1U << (CHUNK_BITS - PAGE_BITS);
+    return ret->bytes == bytes && ret->pages == 1U << (CHUNK_BITS - PAGE_BITS) ? LAYOUT_KNOWN
+                                                                               : LAYOUT_UNKNOWN;
 }
 
 /* Two allocations of one chunk must differ in their handles by what they differ in. They are not
  * freed: a free would wait for running work, which asking for a handle does not. */
-static bool ipc_try(const struct zone_driver *driver)
+static enum layout ipc_try(CUcontext ctx)
 {
     enum { FIRST = 1000, SECOND = 3000, TRIES = 4 };
+    const CUdeviceptr inside = ((CUdeviceptr)1 << CHUNK_BITS) - 1;
     CUdeviceptr before = 0;
     struct part first;
-    if (!ipc_probe(driver, FIRST, &before, &first)) {
-        return false;
-    }
+    enum layout layout = ipc_probe(ctx, FIRST, &before, &first);
     /* The first may have filled its chunk up. */
-    for (unsigned i = 0; i < TRIES; i++) {
+    for (unsigned i = 0; layout == LAYOUT_KNOWN && i < TRIES; i++) {
         CUdeviceptr ptr = 0;
         struct part part;
-        if (!ipc_probe(driver, SECOND, &ptr, &part)) {
-            return false;
-        }
-        if (ptr >> CHUNK_BITS == before >> CHUNK_BITS) {
-            const CUdeviceptr inside = ((CUdeviceptr)1 << CHUNK_BITS) - 1;
-            return first.offset == (before & inside) && part.offset == (ptr & inside);
+        layout = ipc_probe(ctx, SECOND, &ptr, &part);
+        if (layout == LAYOUT_KNOWN && ptr >> CHUNK_BITS == before >> CHUNK_BITS) {
+            bool right = first.offset == (before & inside) && part.offset == (ptr & inside);
+            return right ? LAYOUT_KNOWN : LAYOUT_UNKNOWN;
         }
         before = ptr;
         first = part;
     }
-    return false;
+    return layout == LAYOUT_KNOWN ? LAYOUT_UNKNOWN : layout;
 }
 
 CUresult zone_ipc_get(const struct zone_driver *driver, CUipcMemHandle *handle,
@@ -79,18 +77,18 @@ CUresult zone_ipc_get(const struct zone_driver *driver, CUipcMemHandle *handle,
 {
     const struct zone_segment *segment = block->segment;
     CUipcMemHandle whole;
-    CUresult rc = ZONE_REAL(driver, cuIpcGetMemHandle)(&whole, segment->addr);
+    CUresult rc = ZONE_REAL(driver, cuIpcGetMemHandle)(&whole, segment->first->addr);
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
     struct part part = ipc_read(&whole);
-    uint64_t offset = block->addr - segment->addr;
+    uint64_t offset = block->addr - segment->first->addr;
     if (part.bytes != segment->bytes || part.pages != segment->bytes >> PAGE_BITS ||
         part.offset != 0 || offset > UINT32_MAX) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (atomic_load(&ipc_layout) == LAYOUT_UNTRIED) {
-        atomic_store(&ipc_layout, ipc_try(driver) ? LAYOUT_KNOWN : LAYOUT_UNKNOWN);
+        atomic_store(&ipc_layout, ipc_try(block->pool->ctx));
     }
     if (atomic_load(&ipc_layout) != LAYOUT_KNOWN) {
         return CUDA_ERROR_NOT_SUPPORTED;

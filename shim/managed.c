@@ -28,18 +28,17 @@ static void managed_enter(const struct zone_driver *driver, CUdeviceptr dptr, si
         pool = zone_context_adopt(ctx, dptr);
     }
     managed_watch(1);
-    struct zone_block *block = pool ? zone_block_new() : NULL;
-    if (!block) {
-        return; /* watched for good: waits too often, never too rarely */
-    }
-    block->addr = dptr;
-    block->bytes = bytes;
-    block->req_bytes = bytes;
-    block->pool = pool;
-    atomic_store_explicit(&block->kind, ZONE_BLOCK_MANAGED, memory_order_relaxed);
-    atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
-    if (!zone_ptrmap_set(block)) {
-        zone_block_delete(block);
+    if (pool) {
+        const struct zone_block like = {
+            .addr = dptr,
+            .bytes = bytes,
+            .req_bytes = bytes,
+            .pool = pool,
+            .kind = ZONE_BLOCK_MANAGED,
+            .state = ZONE_BLOCK_LIVE,
+        };
+        /* If it cannot be entered it is watched for good: waits too often, never too rarely. */
+        zone_ptrmap_enter(&like);
     }
 }
 

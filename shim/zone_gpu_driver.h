@@ -19,5 +19,10 @@ int zone_gpu_owner(CUdeviceptr dptr, struct zone_context_facts *ret);
 /* True if dptr is managed memory. */
 bool zone_gpu_is_managed(CUdeviceptr dptr);
 
+/* Allocates in ctx, for good, and asks for the handle that other processes open; a capture of the
+ * program is not disturbed. 0 or the driver's code. */
+int zone_gpu_shared_probe(CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr,
+                          CUipcMemHandle *ret_handle);
+
 /* The name of a device; "" if the driver does not say. */
 void zone_gpu_device_name(int device, char *ret_name, size_t size);

@@ -55,15 +55,19 @@ def ran(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The tests that ran to their end: not those after the time for the suite was used up, nor the
     one that was running then."""
     kept: list[dict[str, Any]] = []
+    before: dict[str, Any] = {}
     for test in tests:
-        if not str(test.get("error", "")).startswith("not run"):
+        error = str(test.get("error", ""))
+        if not error.startswith("not run"):
             kept.append(test)
-        elif kept and "time" in test["error"]:
-            last = kept[-1]
-            if tests.index(last) == tests.index(test) - 1 and any(
-                run.get("timed_out") for run in last.get("runs", [])
-            ):
-                kept.pop()
+        elif (
+            "time" in error
+            and kept
+            and kept[-1] is before
+            and any(run.get("timed_out") for run in before.get("runs", []))
+        ):
+            kept.pop()
+        before = test
     return kept
 
 

@@ -14,9 +14,7 @@ import sys
 def walk(program: str, extra: dict[str, str]) -> list[str]:
     """The lines of a walk over the driver's symbols, but for those about the program's scope."""
     env = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    done = subprocess.run(
-        [program], env=env | extra, stdout=subprocess.PIPE, text=True, check=True
-    )
+    done = subprocess.run([program], env=env | extra, stdout=subprocess.PIPE, text=True, check=True)
     return [line for line in done.stdout.splitlines() if not line.startswith("default ")]
 
 
