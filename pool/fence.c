@@ -259,6 +259,22 @@ uint64_t zone_fence_newest_wait(struct zone_fence *fence)
     return epoch;
 }
 
+int zone_fence_wait_epoch(struct zone_fence *fence, const struct zone_gpu *gpu, uint64_t epoch)
+{
+    int rc = ZONE_GPU_OK;
+    uint64_t waited = 0;
+    zone_lock(&fence->lock);
+    uint64_t index = fence->head;
+    while (index < fence->tail && fence_mark(fence, index)->epoch != epoch) {
+        index++;
+    }
+    if (index < fence->tail && epoch > zone_fence_ready(fence)) {
+        rc = fence_wait_locked(fence, gpu, index, &waited);
+    }
+    zone_unlock(&fence->lock);
+    return rc;
+}
+
 bool zone_fence_poll(struct zone_fence *fence, const struct zone_gpu *gpu, uint64_t epoch,
                      uint64_t deadline_ns, int *ret_fault)
 {

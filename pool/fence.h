@@ -116,6 +116,11 @@ int zone_fence_wait_own(struct zone_fence *fence, const struct zone_gpu *gpu,
  */
 uint64_t zone_fence_newest_wait(struct zone_fence *fence);
 
+/* Waits for the mark of this epoch, if it is kept. Returns 0 or the driver's code. Unlike a
+ * question the wait is allowed while something captures, so that it takes no longer than the work
+ * does. */
+int zone_fence_wait_epoch(struct zone_fence *fence, const struct zone_gpu *gpu, uint64_t epoch);
+
 /* Asks again and again whether an epoch is ready, sleeping in between, until the clock reaches
  * deadline_ns. An epoch that is not published is not waited for. */
 bool zone_fence_poll(struct zone_fence *fence, const struct zone_gpu *gpu, uint64_t epoch,

@@ -185,13 +185,11 @@ int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
 
 bool zone_pool_settle(struct zone_pool *pool)
 {
-    int fault = 0;
     uint64_t epoch = zone_fence_newest_wait(&pool->fence);
     if (epoch == 0 || atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
         return false;
     }
-    zone_fence_poll(&pool->fence, pool->process->gpu, epoch, UINT64_MAX, &fault);
-    zone_pool_note(pool, fault);
+    zone_pool_note(pool, zone_fence_wait_epoch(&pool->fence, pool->process->gpu, epoch));
     return true;
 }
 

@@ -273,6 +273,22 @@ START_TEST(settle_waits_for_frees)
 }
 END_TEST
 
+/* Nor for as long as another thread captures, during which nothing may be asked. */
+START_TEST(settle_waits_beside_a_capture)
+{
+    zone_addr_t addr = take(BLOCK);
+    unsigned work = work_on(addr, 1, 5 * MS);
+    give(addr);
+    model_set_capture(true);
+    uint64_t start = model_now();
+    ck_assert(zone_pool_settle(pool));
+    model_set_capture(false);
+    ck_assert(model_is_complete(work));
+    ck_assert_uint_le(model_now() - start, 7 * MS);
+    ck_assert_uint_eq(counts().fault_code, 0);
+}
+END_TEST
+
 static Suite *trim_suite(void)
 {
     Suite *suite = suite_create("trim");
@@ -291,6 +307,7 @@ static Suite *trim_suite(void)
     tcase_add_test(tcase, max_cached_0_keeps_nothing);
     tcase_add_test(tcase, max_cached_after_a_fault);
     tcase_add_test(tcase, settle_waits_for_frees);
+    tcase_add_test(tcase, settle_waits_beside_a_capture);
     suite_add_tcase(suite, tcase);
     return suite;
 }

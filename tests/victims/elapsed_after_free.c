@@ -5,6 +5,26 @@
  */
 #include "victim.h"
 
+/* The answer does not wait for the end of a capture that another stream is in. */
+static void beside_a_capture(CUstream stream, CUevent start, CUevent end)
+{
+    CUstream capturing = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr ptr;
+    CUgraph graph;
+    float ms = -1;
+    OK(cuMemAlloc(&ptr, 4 * MIB));
+    OK(cuEventRecord(start, stream));
+    launch_spin(stream, 5);
+    OK(cuEventRecord(end, stream));
+    OK(cuMemFree(ptr));
+    OK(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuEventElapsedTime(&ms, start, end));
+    CHECK(ms >= 4 && ms < 1000, "%f ms", (double)ms);
+    OK(cuStreamEndCapture(capturing, &graph));
+    OK(cuGraphDestroy(graph));
+    OK(cuStreamDestroy(capturing));
+}
+
 int main(int argc, char **argv)
 {
     (void)argv;
@@ -25,6 +45,7 @@ int main(int argc, char **argv)
         OK(cuEventElapsedTime(&ms, start, end));
         CHECK(ms >= 4 && ms < 1000, "%f ms", (double)ms);
     }
+    beside_a_capture(stream, start, end);
     /* Where natively it is not ready, it must stay so: no free came after this kernel. */
     CUdeviceptr last;
     OK(cuMemAlloc(&last, argc > 1 ? 4096 : 4 * MIB));
