@@ -257,7 +257,7 @@ static void at_most_visit(struct zone_pool *pool, void *arg)
                       atomic_load(&pool->large.blocks) - atomic_load(&pool->small.count) -
                       atomic_load(&pool->large.count);
     size_t live = zone_ledger_live(&pool->ledger);
-    if (pool->device == sum->device) {
+    if (sum->device < 0 || pool->device == sum->device) {
         sum->bytes += zone_ledger_cached(&pool->ledger);
         sum->bytes += segments > live ? (segments - live) * 2 * ZONE_MIB : 0;
     }

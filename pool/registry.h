@@ -45,7 +45,7 @@ size_t zone_registry_rescue(int device, const struct zone_pool *except);
 size_t zone_registry_cached(int device);
 
 /* The most that giving back all of it could free: the driver takes memory in steps of 2 MiB, so
- * that a block may free more than its own bytes. */
+ * that a block may free more than its own bytes. Of all devices if device is negative. */
 size_t zone_registry_cached_at_most(int device);
 
 /* Sums of a device over all contexts that it ever had. */

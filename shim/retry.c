@@ -21,9 +21,10 @@ static ZONE_COLD bool retry_rescue(const struct zone_driver *driver, unsigned tr
         ZONE_TALLY(retries);
     }
     const struct zone_gpu *gpu = zone_life_process()->gpu;
-    size_t cached = pool ? zone_registry_cached_at_most(pool->device) : 0;
+    int device = pool ? pool->device : -1; /* a context that has no pool yet: any device */
+    size_t cached = zone_registry_cached_at_most(device);
     uint64_t start = gpu->now_ns();
-    if (zone_registry_rescue(pool ? pool->device : -1, NULL) > 0) {
+    if (zone_registry_rescue(device, NULL) > 0) {
         return true;
     }
     if (gpu->now_ns() - start > BUSY_NS) {

@@ -211,6 +211,8 @@ START_TEST(sums_by_device)
     ck_assert_uint_eq(zone_registry_cached(0), BLOCK);
     ck_assert_uint_eq(zone_registry_cached(1), 2 * BLOCK);
     ck_assert_uint_eq(zone_registry_cached(2), 0);
+    ck_assert_uint_ge(zone_registry_cached_at_most(0), BLOCK);
+    ck_assert_uint_ge(zone_registry_cached_at_most(-1), 3 * BLOCK);
     ck_assert_uint_eq(summed(0).misses, 1);
     ck_assert_uint_eq(summed(1).misses, 2);
     ck_assert_uint_eq(summed(1).allocated_bytes.current, 3 * BLOCK);

@@ -2,7 +2,8 @@
  *
  * Victim: calls other than cuMemAlloc that need device memory, while a pool holds some. One that
  * runs out is tried once more after the pool gave back what it holds; no more than once, and not
- * at all when nothing is held. Usage: on the simulated GPU, which scripts the failures.
+ * at all when nothing is held. Usage: on the simulated GPU, which scripts the failures; "context"
+ * calls from a context that has no memory yet.
  */
 #include "tools.h"
 
@@ -116,11 +117,34 @@ static void expect(size_t i, uint64_t times, int code, const char *when)
           (unsigned long long)made);
 }
 
-int main(void)
+/* What another context has cached but cannot give now may come a moment later, from a thread that
+ * gives it back. Here it is the rest of a segment in which a block lives. */
+static void from_a_new_context(bool retried)
 {
-    bool retried = false;
+    CUdeviceptr live[4];
+    for (size_t i = 0; i < 4; i++) {
+        OK(cuMemAlloc(&live[i], 4096));
+    }
+    CUcontext ctx = new_context(0);
+    for (size_t i = 0; i < 2; i++) {
+        driver_fail(calls[i].name, 1, CUDA_ERROR_OUT_OF_MEMORY);
+        expect(i, retried ? 2 : 1, retried ? 0 : CUDA_ERROR_OUT_OF_MEMORY, "from a new context");
+    }
+    OK(cuCtxDestroy(ctx));
+    for (size_t i = 0; i < 4; i++) {
+        OK(cuMemFree(live[i]));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
     victim_start();
-    retried = pooled();
+    bool retried = pooled();
+    if (argc > 1) {
+        from_a_new_context(retried);
+        return 0;
+    }
     stream = new_stream(CU_STREAM_NON_BLOCKING);
     OK(cuGraphCreate(&graph, 0));
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
