@@ -196,10 +196,10 @@ static int ladder_give_and_grow(struct zone_pool *pool, size_t bytes, size_t req
 
 /* Rungs 3 to 5. What is given back here another thread may take, which then has cached memory of
  * its own: so again, as long as anything moves, or may: a block that another thread has taken out
- * to give back is on its way for as long as the driver's free waits. And the driver clears large
- * memory that it got back before it has it to give: seen natively on an H200, where 105 of 140 GiB
- * freed in three pieces and asked for at once were refused. A program's own free had given it that
- * time. */
+ * to give back is on its way for as long as the driver's free waits. The rest of a segment in which
+ * a block lives does not move. And the driver clears large memory that it got back before it has it
+ * to give: seen natively on an H200, where 105 of 140 GiB freed in three pieces and asked for at
+ * once were refused. A program's own free had given it that time. */
 static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, size_t req_bytes,
                                           zone_addr_t *ret_addr)
 {
@@ -211,6 +211,7 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
     unsigned idle = 0;
     uint64_t given_ns = 0;
     uint64_t now;
+    bool rest;
     do {
         bool served;
         bool given;
@@ -219,7 +220,7 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
             break;
         }
         zone_count_add(&pool->counts.rungs, given_ns == 0 && idle == 0);
-        bool rest = ladder_rest(pool, bytes, req_bytes, deadline, ret_addr, &served, &fault);
+        rest = ladder_rest(pool, bytes, req_bytes, deadline, ret_addr, &served, &fault);
         if (served) {
             return ZONE_GPU_OK;
         }
@@ -236,7 +237,7 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
         }
     } while (rc == ZONE_GPU_OUT_OF_MEMORY && now < deadline &&
              (idle < ROUNDS_WITHOUT_ANY || (given_ns > 0 && now - given_ns < CLEARING_NS) ||
-              zone_registry_cached_at_most(pool->device) > 0));
+              !rest || zone_registry_cached(pool->device) > 0));
     if (rc == ZONE_GPU_OUT_OF_MEMORY) {
         zone_count_add(&pool->counts.ooms, 1);
     }

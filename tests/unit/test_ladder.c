@@ -166,6 +166,23 @@ START_TEST(does_not_wait_for_a_neighbour)
 }
 END_TEST
 
+/* Nor for the rest of a segment in which a block lives: nothing moves there. */
+START_TEST(does_not_wait_for_holes)
+{
+    enum { CAPACITY_MB = 2048 };
+    zone_addr_t addr;
+    pool_reopen(CAPACITY_MB * ZONE_MIB, "min_free_mb:0,oom_wait_ms:10000");
+    take(4096); /* before the pool knows how full the device is */
+    take(4096);
+    take((CAPACITY_MB - 8) * ZONE_MIB);
+    size_t left = CAPACITY_MB * ZONE_MIB - model_used();
+    start_clock();
+    ck_assert_int_eq(try_take(left + ZONE_MIB, &addr), ZONE_GPU_OUT_OF_MEMORY);
+    ck_assert_uint_eq(counts().oom_rung, 1); /* not hopeless by the sums */
+    ck_assert_uint_le(elapsed(), 20 * MS);
+}
+END_TEST
+
 /* Memory that work may still use never goes back, nor does any beside running work: the driver
  * would wait for it. */
 START_TEST(keeps_what_is_not_ready)
@@ -331,6 +348,7 @@ static Suite *ladder_suite(void)
     tcase_add_test(tcase, gives_everything_back_to_a_fragmented_driver);
     tcase_add_test(tcase, waits_while_the_driver_clears);
     tcase_add_test(tcase, does_not_wait_for_a_neighbour);
+    tcase_add_test(tcase, does_not_wait_for_holes);
     tcase_add_test(tcase, keeps_what_is_not_ready);
     tcase_add_test(tcase, closes_the_open_epoch);
     tcase_add_test(tcase, neighbour_takes_what_was_given_back);
