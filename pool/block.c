@@ -12,7 +12,24 @@
 
 static pthread_mutex_t block_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct zone_block *block_spare;
-static uint32_t block_serial;
+static struct zone_block *block_slab; /* records never used */
+static unsigned block_left;           /* how many */
+
+/* Records are cut from slabs without gaps: there may be millions. */
+enum { SLAB_BYTES = 1 << 12 };
+
+static struct zone_block *block_new_locked(void)
+{
+    if (block_left == 0) {
+        block_slab = zone_meta_alloc(SLAB_BYTES);
+        block_left = block_slab ? SLAB_BYTES / sizeof(*block_slab) : 0;
+    }
+    if (block_left == 0) {
+        return NULL;
+    }
+    block_left--;
+    return block_slab++;
+}
 
 struct zone_block *zone_block_new(void)
 {
@@ -21,22 +38,15 @@ struct zone_block *zone_block_new(void)
     if (block) {
         block_spare = block->next;
         block->next = NULL;
+    } else {
+        block = block_new_locked();
     }
     pthread_mutex_unlock(&block_lock);
-    if (!block) {
-        block = zone_meta_alloc(sizeof(*block));
-        if (block) {
-            pthread_mutex_lock(&block_lock);
-            block->serial = ++block_serial;
-            pthread_mutex_unlock(&block_lock);
-        }
-    }
     return block;
 }
 
 void zone_block_delete(struct zone_block *block)
 {
-    /* uses survives, so that the next allocation in this record gets a new buffer id. */
     atomic_store_explicit(&block->state, ZONE_BLOCK_GONE, memory_order_relaxed);
     atomic_store_explicit(&block->tainted, 0, memory_order_relaxed);
     atomic_store_explicit(&block->kind, ZONE_BLOCK_DEVICE, memory_order_relaxed);
@@ -46,4 +56,18 @@ void zone_block_delete(struct zone_block *block)
     block->next = block_spare;
     block_spare = block;
     pthread_mutex_unlock(&block_lock);
+}
+
+uint64_t zone_block_buffer_id(struct zone_block *block)
+{
+    static _Atomic uint64_t newest = (uint64_t)1 << 63;
+    uint64_t id = atomic_load_explicit(&block->buffer_id, memory_order_relaxed);
+    if (id == 0) {
+        uint64_t made = atomic_fetch_add_explicit(&newest, 1, memory_order_relaxed) + 1;
+        /* Another thread may have asked, too; then its answer holds. */
+        if (atomic_compare_exchange_strong(&block->buffer_id, &id, made)) {
+            id = made;
+        }
+    }
+    return id;
 }

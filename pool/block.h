@@ -36,14 +36,16 @@ struct zone_pool;
 struct zone_segment;
 
 struct zone_block {
-    zone_addr_t addr;        /* const while the record is in use */
-    size_t bytes;            /* const while LIVE or in a bin: the size class. Runs: arena lock */
-    size_t req_bytes;        /* owner; what the program asked for */
-    uint64_t stamp;          /* bin lock; the epoch that must be ready before reuse */
+    zone_addr_t addr; /* const while the record is in use */
+    size_t bytes;     /* const while LIVE or in a bin: the size class. Runs: arena lock */
+    size_t req_bytes; /* owner; what the program asked for */
+    union {
+        uint64_t stamp;             /* bin lock; the epoch that must be ready before reuse */
+        struct zone_block *back;    /* arena lock; runs of one size are a list in both directions */
+        _Atomic uint64_t buffer_id; /* while LIVE; 0: not asked for yet */
+    };
     struct zone_pool *pool;  /* const */
     struct zone_block *next; /* bin lock, or the arena's while it is a run, or the spare list's */
-    uint64_t uses;           /* owner; how often it was handed out again: makes buffer ids unique */
-    uint32_t serial;         /* const; number of the record in this process */
     _Atomic uint8_t state;   /* enum zone_block_state */
     _Atomic uint8_t kind;    /* enum zone_block_kind; const, but looked at in spare records, too */
     bool fresh;              /* owner; the first use since the driver allocated it */
@@ -52,7 +54,6 @@ struct zone_block {
     struct zone_segment *segment; /* const while LIVE; NULL: a whole block */
     struct zone_block *below;     /* arena lock; neighbours by address in the segment */
     struct zone_block *above;
-    struct zone_block *back; /* arena lock; runs of one size are a list in both directions */
 };
 
 static inline enum zone_block_kind zone_block_kind(const struct zone_block *block)
@@ -66,9 +67,6 @@ struct zone_block *zone_block_new(void);
 /* Returns the record; the caller has taken it out of the pointer map. */
 void zone_block_delete(struct zone_block *block);
 
-/* CU_POINTER_ATTRIBUTE_BUFFER_ID of a block that was handed out again: never the driver's (those
- * are small numbers), never the same twice. */
-static inline uint64_t zone_block_buffer_id(const struct zone_block *block)
-{
-    return (uint64_t)1 << 63 | (block->uses & 0x7fffffffff) << 24 | (block->serial & 0xffffff);
-}
+/* CU_POINTER_ATTRIBUTE_BUFFER_ID of a block that is not fresh, for as long as the program holds it:
+ * never the driver's (those are small numbers), never the same twice. */
+uint64_t zone_block_buffer_id(struct zone_block *block);

@@ -6,6 +6,7 @@
 #include "meta.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 enum { META_CHUNK = 1 << 18, META_ALIGN = 64 };
@@ -13,11 +14,21 @@ enum { META_CHUNK = 1 << 18, META_ALIGN = 64 };
 static pthread_mutex_t meta_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *meta_next;
 static size_t meta_left;
+static _Atomic size_t meta_bytes;
+
+size_t zone_meta_bytes(void)
+{
+    return atomic_load_explicit(&meta_bytes, memory_order_relaxed);
+}
 
 static void *meta_map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+    atomic_fetch_add_explicit(&meta_bytes, bytes, memory_order_relaxed);
+    return memory;
 }
 
 void *zone_meta_alloc(size_t bytes)

@@ -12,3 +12,6 @@
 /* Zeroed memory, aligned to 64 bytes, that lives as long as the process; NULL when the system has
  * none. */
 void *zone_meta_alloc(size_t bytes);
+
+/* Bytes taken from the system so far. */
+size_t zone_meta_bytes(void);

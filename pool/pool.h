@@ -70,9 +70,10 @@ struct zone_pool {
     size_t min_free;     /* const; device bytes to leave free */
     size_t max_cached;   /* const; cached bytes that a free tolerates */
     size_t total;        /* const; bytes of the device */
-    _Atomic bool tight;  /* the device is nearly full: frees behave as natively */
-    _Atomic int fault;   /* the driver's code once the context is lost; then all calls pass */
-    _Atomic size_t free_guess;  /* free bytes of the device when last looked, less growth since */
+    _Atomic unsigned shrink_rest; /* so many frees do not look whether max_cached is passed */
+    _Atomic bool tight;           /* the device is nearly full: frees behave as natively */
+    _Atomic int fault;         /* the driver's code once the context is lost; then all calls pass */
+    _Atomic size_t free_guess; /* free bytes of the device when last looked, less growth since */
     _Atomic uint64_t looked_ns; /* when that was */
     struct zone_ledger ledger;
     struct zone_pool_counts counts;
@@ -228,7 +229,7 @@ static inline void zone_pool_hand_out(struct zone_pool *pool, struct zone_block 
 {
     block->req_bytes = req_bytes;
     block->fresh = false;
-    block->uses++;
+    atomic_store_explicit(&block->buffer_id, 0, memory_order_relaxed);
     zone_pool_count_out(pool, block);
     atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
 }

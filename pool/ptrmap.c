@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * root[addr >> 35] -> branch[(addr >> 21) & 16383] -> a block that starts in this page, or, when
- * several do, a leaf with a slot for each multiple of 512 (the driver's granule, facts.md). A slot
- * of a branch tells the two apart by its lowest bit. Nodes are never freed: a reader may be in
- * them, and the driver uses the same addresses again.
+ * root[addr >> 35] -> branch[(addr >> 21) & 16383] -> a block that starts in this page of 2 MiB,
+ * or, when several do, a tree of nodes. A node tells blocks apart by two bits of their addresses,
+ * the highest in which they differ; the driver's granule is 512 bytes (facts.md), so there are six
+ * such steps in a page, and a step at which all blocks agree has no node. A map of small blocks
+ * thus takes some twenty bytes a block, one of whole blocks nothing beyond the branch.
+ *
+ * A slot holds a block, or a node with its step in the lowest bits. A node that is left with one
+ * entry goes to a list of spare ones, though a reader may be in it: so what a reader finds counts
+ * only if its address is the one looked up, and whoever finds nothing behind a node looks again
+ * under the lock.
  */
 #include "ptrmap.h"
 
@@ -14,14 +20,26 @@
 enum {
     GRANULE_BITS = 9,
     PAGE_BITS = 21,
+    STEP_BITS = 2,
     BRANCH_BITS = 14,
     ROOT_BITS = 48 - PAGE_BITS - BRANCH_BITS,
-    LEAF_SLOTS = 1 << (PAGE_BITS - GRANULE_BITS),
+    NODE_SLOTS = 1 << STEP_BITS,
+    NODE_STEPS = (PAGE_BITS - GRANULE_BITS) / STEP_BITS,
+    NODE_SLAB = 1 << 12,
     BRANCH_SLOTS = 1 << BRANCH_BITS,
     ROOT_SLOTS = 1 << ROOT_BITS,
 };
 
-typedef struct zone_block *_Atomic leaf_slot;
+struct node {
+    _Atomic uintptr_t slots[NODE_SLOTS];
+};
+
+/* The lowest bits of a slot that leads to a node: 1, and above it the step, 0 for the granules. */
+#define SLOT_NODE       ((uintptr_t)1)
+#define SLOT_STEP_SHIFT 1
+#define SLOT_MASK       ((uintptr_t)sizeof(struct node) - 1)
+
+_Static_assert((NODE_STEPS - 1) << SLOT_STEP_SHIFT < (int)sizeof(struct node), "a step fits");
 
 struct branch {
     _Atomic uintptr_t slots[BRANCH_SLOTS];
@@ -29,15 +47,40 @@ struct branch {
 
 static struct branch *_Atomic root[ROOT_SLOTS];
 static pthread_mutex_t ptrmap_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct node *node_slab; /* lock; nodes never used */
+static unsigned node_left;     /* lock; how many */
+static uintptr_t node_spare;   /* lock; the first slot of each leads to the next */
 
-static leaf_slot *slot_leaf(uintptr_t slot)
+static bool slot_is_node(uintptr_t slot)
 {
-    return (leaf_slot *)(slot & ~(uintptr_t)1);
+    return slot & SLOT_NODE;
 }
 
-static unsigned leaf_index(zone_addr_t addr)
+static struct node *slot_node(uintptr_t slot)
 {
-    return (unsigned)(addr >> GRANULE_BITS) & (LEAF_SLOTS - 1);
+    return (struct node *)(slot & ~SLOT_MASK);
+}
+
+static unsigned slot_step(uintptr_t slot)
+{
+    return (unsigned)(slot & SLOT_MASK) >> SLOT_STEP_SHIFT;
+}
+
+static struct zone_block *slot_block(uintptr_t slot)
+{
+    return (struct zone_block *)slot;
+}
+
+/* The lowest address bit that a step looks at. */
+static unsigned step_bits(unsigned step)
+{
+    return GRANULE_BITS + step * STEP_BITS;
+}
+
+/* The slot of addr in the node that a slot leads to. */
+static _Atomic uintptr_t *slot_next(uintptr_t slot, zone_addr_t addr)
+{
+    return &slot_node(slot)->slots[addr >> step_bits(slot_step(slot)) & (NODE_SLOTS - 1)];
 }
 
 static struct branch *branch_of(zone_addr_t addr)
@@ -53,6 +96,43 @@ static _Atomic uintptr_t *page_slot(struct branch *branch, zone_addr_t addr)
     return &branch->slots[(addr >> PAGE_BITS) & (BRANCH_SLOTS - 1)];
 }
 
+static struct zone_block *block_at(uintptr_t slot, zone_addr_t addr)
+{
+    struct zone_block *block = slot_block(slot);
+    return block && block->addr == addr ? block : NULL;
+}
+
+static uintptr_t slot_load_locked(_Atomic uintptr_t *at)
+{
+    return atomic_load_explicit(at, memory_order_relaxed);
+}
+
+/* The slot where the block at addr is or would be, if no more is known than its address. *ret_node:
+ * the slot that leads to the node that it is in, NULL: none. */
+static _Atomic uintptr_t *slot_of_locked(struct branch *branch, zone_addr_t addr,
+                                         _Atomic uintptr_t **ret_node)
+{
+    _Atomic uintptr_t *at = page_slot(branch, addr);
+    uintptr_t slot = slot_load_locked(at);
+    *ret_node = NULL;
+    while (slot_is_node(slot)) {
+        *ret_node = at;
+        at = slot_next(slot, addr);
+        slot = slot_load_locked(at);
+    }
+    return at;
+}
+
+static ZONE_COLD struct zone_block *ptrmap_get_locking(struct branch *branch, zone_addr_t addr)
+{
+    _Atomic uintptr_t *node;
+    pthread_mutex_lock(&ptrmap_lock);
+    struct zone_block *block =
+        block_at(slot_load_locked(slot_of_locked(branch, addr, &node)), addr);
+    pthread_mutex_unlock(&ptrmap_lock);
+    return block;
+}
+
 struct zone_block *zone_ptrmap_get(zone_addr_t addr)
 {
     struct branch *branch = branch_of(addr);
@@ -60,46 +140,78 @@ struct zone_block *zone_ptrmap_get(zone_addr_t addr)
         return NULL;
     }
     uintptr_t slot = atomic_load_explicit(page_slot(branch, addr), memory_order_acquire);
-    struct zone_block *block =
-        slot & 1 ? atomic_load_explicit(&slot_leaf(slot)[leaf_index(addr)], memory_order_acquire)
-                 : (struct zone_block *)slot;
-    return block && block->addr == addr ? block : NULL;
+    if (!slot_is_node(slot)) {
+        return block_at(slot, addr);
+    }
+    /* A spare node may lead anywhere, but not upwards. */
+    unsigned step = NODE_STEPS;
+    while (slot_is_node(slot) && slot_step(slot) < step) {
+        step = slot_step(slot);
+        slot = atomic_load_explicit(slot_next(slot, addr), memory_order_acquire);
+    }
+    struct zone_block *block = slot_is_node(slot) ? NULL : block_at(slot, addr);
+    return ZONE_LIKELY(block) ? block : ptrmap_get_locking(branch, addr);
 }
 
-/* The block of a page that starts highest, at addr at most. */
-static struct zone_block *page_below(uintptr_t slot, zone_addr_t addr)
+/* The block behind a slot that starts lowest. */
+static struct zone_block *slot_lowest_locked(uintptr_t slot)
 {
-    if (!(slot & 1)) {
-        struct zone_block *block = (struct zone_block *)slot;
-        return block && block->addr <= addr ? block : NULL;
-    }
-    for (unsigned i = leaf_index(addr) + 1; i > 0; i--) {
-        struct zone_block *block =
-            atomic_load_explicit(&slot_leaf(slot)[i - 1], memory_order_acquire);
-        if (block) {
-            return block;
+    while (slot_is_node(slot)) {
+        struct node *node = slot_node(slot);
+        unsigned i = 0;
+        while ((slot = slot_load_locked(&node->slots[i])) == 0) {
+            i++;
         }
+    }
+    return slot_block(slot);
+}
+
+/* The block behind a slot that starts highest, at addr at most. */
+static struct zone_block *slot_below_locked(uintptr_t slot, zone_addr_t addr)
+{
+    struct zone_block *lowest = slot_lowest_locked(slot);
+    if (!lowest || lowest->addr > addr) {
+        return NULL;
+    }
+    if (!slot_is_node(slot)) {
+        return lowest;
+    }
+    /* What all blocks behind the node have in common addr has too, or it lies above them all. */
+    unsigned bits = step_bits(slot_step(slot));
+    bool among = addr >> bits >> STEP_BITS == lowest->addr >> bits >> STEP_BITS;
+    unsigned i = among ? (unsigned)(addr >> bits) & (NODE_SLOTS - 1) : NODE_SLOTS - 1;
+    struct zone_block *block;
+    while (!(block = slot_below_locked(slot_load_locked(&slot_node(slot)->slots[i]), addr))) {
+        i--; /* the lowest is there */
+    }
+    return block;
+}
+
+static struct zone_block *ptrmap_below_locked(zone_addr_t addr, zone_addr_t base)
+{
+    while (addr >= base) {
+        struct branch *branch = branch_of(addr);
+        unsigned bits = branch ? PAGE_BITS : PAGE_BITS + BRANCH_BITS;
+        struct zone_block *block =
+            branch ? slot_below_locked(slot_load_locked(page_slot(branch, addr)), addr) : NULL;
+        if (block) {
+            return block->addr >= base ? block : NULL;
+        }
+        zone_addr_t start = addr >> bits << bits; /* of the page, or the branch that is not there */
+        if (start == 0) {
+            break;
+        }
+        addr = start - 1;
     }
     return NULL;
 }
 
 struct zone_block *zone_ptrmap_below(zone_addr_t addr, zone_addr_t base)
 {
-    const zone_addr_t page_mask = ((zone_addr_t)1 << PAGE_BITS) - 1;
-    while (addr >= base) {
-        struct branch *branch = branch_of(addr);
-        uintptr_t slot =
-            branch ? atomic_load_explicit(page_slot(branch, addr), memory_order_acquire) : 0;
-        struct zone_block *block = page_below(slot, addr);
-        if (block) {
-            return block->addr >= base ? block : NULL;
-        }
-        if ((addr & ~page_mask) == 0) {
-            break;
-        }
-        addr = (addr & ~page_mask) - 1;
-    }
-    return NULL;
+    pthread_mutex_lock(&ptrmap_lock);
+    struct zone_block *block = ptrmap_below_locked(addr, base);
+    pthread_mutex_unlock(&ptrmap_lock);
+    return block;
 }
 
 /* The driver gave this block's memory out again without our having given it back: whoever frees or
@@ -110,6 +222,83 @@ static void block_supersede(struct zone_block *block)
     if (block && atomic_load_explicit(&block->state, memory_order_relaxed) != ZONE_BLOCK_LEAVING) {
         atomic_store_explicit(&block->state, ZONE_BLOCK_GONE, memory_order_relaxed);
     }
+}
+
+static struct node *node_new_locked(void)
+{
+    struct node *node = slot_node(node_spare);
+    if (node) {
+        node_spare = slot_load_locked(&node->slots[0]);
+        atomic_store_explicit(&node->slots[0], 0, memory_order_relaxed);
+        return node;
+    }
+    if (node_left == 0) {
+        node_slab = zone_meta_alloc(NODE_SLAB);
+        node_left = node_slab ? NODE_SLAB / sizeof(*node) : 0;
+    }
+    if (node_left == 0) {
+        return NULL;
+    }
+    node_left--;
+    return node_slab++;
+}
+
+static void node_delete_locked(struct node *node)
+{
+    for (unsigned i = 1; i < NODE_SLOTS; i++) {
+        atomic_store_explicit(&node->slots[i], 0, memory_order_relaxed);
+    }
+    atomic_store_explicit(&node->slots[0], node_spare, memory_order_relaxed);
+    node_spare = (uintptr_t)node | SLOT_NODE;
+}
+
+/* If a slot leads to a node with one entry, it leads to that entry from now on. */
+static void slot_tidy_locked(_Atomic uintptr_t *at)
+{
+    struct node *node = slot_node(slot_load_locked(at));
+    uintptr_t only = 0;
+    for (unsigned i = 0; i < NODE_SLOTS; i++) {
+        uintptr_t entry = slot_load_locked(&node->slots[i]);
+        if (entry != 0 && only != 0) {
+            return;
+        }
+        only = entry != 0 ? entry : only;
+    }
+    atomic_store_explicit(at, only, memory_order_release);
+    node_delete_locked(node);
+}
+
+/* Enters a block beside those behind the page's slot, of which there is one. False when the host
+ * has no memory. */
+static bool page_add_locked(_Atomic uintptr_t *at, struct zone_block *block)
+{
+    zone_addr_t addr = block->addr;
+    uintptr_t slot = slot_load_locked(at);
+    /* Any that agrees with addr as far as it goes. */
+    while (slot_is_node(slot)) {
+        uintptr_t next = slot_load_locked(slot_next(slot, addr));
+        slot = next ? next : (uintptr_t)slot_lowest_locked(slot);
+    }
+    zone_addr_t differs = (slot_block(slot)->addr ^ addr) >> GRANULE_BITS;
+    unsigned step = (63 - (unsigned)__builtin_clzll(differs)) / STEP_BITS;
+    for (slot = slot_load_locked(at); slot_is_node(slot) && slot_step(slot) > step;
+         slot = slot_load_locked(at)) {
+        at = slot_next(slot, addr);
+    }
+    if (slot_is_node(slot) && slot_step(slot) == step) {
+        atomic_store_explicit(slot_next(slot, addr), (uintptr_t)block, memory_order_release);
+        return true;
+    }
+    struct node *node = node_new_locked();
+    if (!node) {
+        return false;
+    }
+    uintptr_t fresh = (uintptr_t)node | step << SLOT_STEP_SHIFT | SLOT_NODE;
+    zone_addr_t there = slot_lowest_locked(slot)->addr;
+    atomic_store_explicit(slot_next(fresh, there), slot, memory_order_relaxed);
+    atomic_store_explicit(slot_next(fresh, addr), (uintptr_t)block, memory_order_relaxed);
+    atomic_store_explicit(at, fresh, memory_order_release);
+    return true;
 }
 
 static bool ptrmap_set_locked(struct zone_block *block)
@@ -127,27 +316,15 @@ static bool ptrmap_set_locked(struct zone_block *block)
         atomic_store_explicit(&root[addr >> (PAGE_BITS + BRANCH_BITS)], branch,
                               memory_order_release);
     }
+    _Atomic uintptr_t *node;
+    _Atomic uintptr_t *at = slot_of_locked(branch, addr, &node);
+    struct zone_block *there = slot_block(slot_load_locked(at));
     _Atomic uintptr_t *page = page_slot(branch, addr);
-    uintptr_t slot = atomic_load_explicit(page, memory_order_relaxed);
-    if (slot & 1) {
-        leaf_slot *entry = &slot_leaf(slot)[leaf_index(addr)];
-        block_supersede(atomic_load_explicit(entry, memory_order_relaxed));
-        atomic_store_explicit(entry, block, memory_order_release);
-        return true;
+    if (slot_load_locked(page) && !(there && there->addr >> GRANULE_BITS == addr >> GRANULE_BITS)) {
+        return page_add_locked(page, block);
     }
-    struct zone_block *there = (struct zone_block *)slot;
-    if (!there || there->addr == addr) {
-        block_supersede(there);
-        atomic_store_explicit(page, (uintptr_t)block, memory_order_release);
-        return true;
-    }
-    leaf_slot *leaf = zone_meta_alloc(LEAF_SLOTS * sizeof(*leaf));
-    if (!leaf) {
-        return false;
-    }
-    atomic_store_explicit(&leaf[leaf_index(there->addr)], there, memory_order_relaxed);
-    atomic_store_explicit(&leaf[leaf_index(addr)], block, memory_order_relaxed);
-    atomic_store_explicit(page, (uintptr_t)leaf | 1, memory_order_release);
+    block_supersede(there);
+    atomic_store_explicit(at, (uintptr_t)block, memory_order_release);
     return true;
 }
 
@@ -190,21 +367,18 @@ static void ptrmap_clear_locked(zone_addr_t addr, const struct zone_block *only)
     if (!branch) {
         return;
     }
-    _Atomic uintptr_t *page = page_slot(branch, addr);
-    uintptr_t slot = atomic_load_explicit(page, memory_order_relaxed);
-    leaf_slot *entry = slot & 1 ? &slot_leaf(slot)[leaf_index(addr)] : NULL;
-    struct zone_block *there =
-        entry ? atomic_load_explicit(entry, memory_order_relaxed) : (struct zone_block *)slot;
-    if (!there || there->addr != addr || (only && there != only)) {
+    _Atomic uintptr_t *node;
+    _Atomic uintptr_t *at = slot_of_locked(branch, addr, &node);
+    struct zone_block *there = block_at(slot_load_locked(at), addr);
+    if (!there || (only && there != only)) {
         return;
     }
     if (!only) {
         block_supersede(there);
     }
-    if (entry) {
-        atomic_store_explicit(entry, NULL, memory_order_release);
-    } else {
-        atomic_store_explicit(page, 0, memory_order_release);
+    atomic_store_explicit(at, 0, memory_order_release);
+    if (node) {
+        slot_tidy_locked(node);
     }
 }
 
@@ -225,13 +399,16 @@ void zone_ptrmap_evict(zone_addr_t addr)
     pthread_mutex_unlock(&ptrmap_lock);
 }
 
-static void leaf_sweep(leaf_slot *leaf, bool (*visit)(struct zone_block *, void *), void *arg)
+static void slot_sweep(_Atomic uintptr_t *at, bool (*visit)(struct zone_block *, void *), void *arg)
 {
-    for (unsigned i = 0; i < LEAF_SLOTS; i++) {
-        struct zone_block *block = atomic_load_explicit(&leaf[i], memory_order_relaxed);
-        if (block && visit(block, arg)) {
-            atomic_store_explicit(&leaf[i], NULL, memory_order_release);
+    uintptr_t slot = atomic_load_explicit(at, memory_order_relaxed);
+    if (slot_is_node(slot)) {
+        for (unsigned i = 0; i < NODE_SLOTS; i++) {
+            slot_sweep(&slot_node(slot)->slots[i], visit, arg);
         }
+        slot_tidy_locked(at);
+    } else if (slot && visit(slot_block(slot), arg)) {
+        atomic_store_explicit(at, 0, memory_order_release);
     }
 }
 
@@ -241,12 +418,7 @@ void zone_ptrmap_sweep(bool (*visit)(struct zone_block *block, void *arg), void 
     for (unsigned r = 0; r < ROOT_SLOTS; r++) {
         struct branch *branch = atomic_load_explicit(&root[r], memory_order_relaxed);
         for (unsigned b = 0; branch && b < BRANCH_SLOTS; b++) {
-            uintptr_t slot = atomic_load_explicit(&branch->slots[b], memory_order_relaxed);
-            if (slot & 1) {
-                leaf_sweep(slot_leaf(slot), visit, arg);
-            } else if (slot && visit((struct zone_block *)slot, arg)) {
-                atomic_store_explicit(&branch->slots[b], 0, memory_order_release);
-            }
+            slot_sweep(&branch->slots[b], visit, arg);
         }
     }
     pthread_mutex_unlock(&ptrmap_lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Device address -> block, by exact address of its start, or by any below. A radix tree over the 2
- * MiB pages of the address space: look-ups take no lock and cost three dependent loads; changes
+ * MiB pages of the address space: look-ups take no lock and cost a few dependent loads; changes
  * take one lock, and happen only when the driver allocates or takes back. One map for all contexts:
  * an address belongs to one block. Never calls the driver.
  */
@@ -13,8 +13,8 @@
  */
 struct zone_block *zone_ptrmap_get(zone_addr_t addr);
 
-/* The block with the highest start from base to addr, or NULL. Takes no lock; costs a step for each
- * 512 bytes without a start in addr's page, and one for each page below. */
+/* The block with the highest start from base to addr, or NULL. Costs a few steps
+ * and one for each page of 2 MiB between, under the map's lock. */
 struct zone_block *zone_ptrmap_below(zone_addr_t addr, zone_addr_t base);
 
 /* Enters the block under its address, replacing what is there: the driver has just given out that

@@ -67,6 +67,7 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
     pool->order = (enum zone_free_order)options->free_order;
     pool->total = total;
     /* A small device must not be all headroom. */
+    atomic_store(&pool->shrink_rest, 0);
     pool->min_free = size_clamp(zone_options_bytes(options->min_free_mb), 0, total / 16);
     pool->max_cached = zone_options_bytes(options->max_cached_mb);
     pool->budget_is_auto = options->max_pending_mb == ZONE_OPTIONS_AUTO;

@@ -171,8 +171,19 @@ int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticke
 
 int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
 {
-    /* Holes in segments cannot be given back: to wait for them would be in vain, and every time. */
+    enum { SEGMENTS_A_FREE = 64 };
+    unsigned rest = atomic_load_explicit(&pool->shrink_rest, memory_order_relaxed);
+    if (rest > 0) {
+        atomic_store_explicit(&pool->shrink_rest, rest - 1, memory_order_relaxed);
+        return ZONE_GPU_OK;
+    }
+    /* Holes in segments cannot be given back: to wait for them would be in vain, and every time. To
+     * tell them from what can takes a look at each segment, so many segments a free. */
     if (zone_pool_available(pool) <= pool->max_cached) {
+        size_t segments = atomic_load_explicit(&pool->small.count, memory_order_relaxed) +
+                          atomic_load_explicit(&pool->large.count, memory_order_relaxed);
+        atomic_store_explicit(&pool->shrink_rest, (unsigned)(segments / SEGMENTS_A_FREE),
+                              memory_order_relaxed);
         return ZONE_GPU_OK;
     }
     int rc = trim_wait_own(pool, ticket);

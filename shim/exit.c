@@ -9,6 +9,7 @@
 #include "context.h"
 #include "glibc.h"
 #include "life.h"
+#include "meta.h"
 #include "report.h"
 #include "resolve.h"
 #include "tally.h"
@@ -117,6 +118,7 @@ static void exit_fill(struct zone_report *report)
     report->version = ZONE_VERSION;
     report->options = options;
     zone_context_devices(exit_add_device, report);
+    report->process.bookkeeping_bytes.current = zone_meta_bytes();
 #define X(name) report->process.name = atomic_load(&zone_tally.name);
     ZONE_TALLIES(X)
 #undef X

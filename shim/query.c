@@ -66,7 +66,7 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevicep
 }
 
 /* Corrects the answer to one attribute of a live block. */
-static void query_correct(const struct zone_block *block, CUpointer_attribute attribute, void *data)
+static void query_correct(struct zone_block *block, CUpointer_attribute attribute, void *data)
 {
     if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
         memcpy(data, &block->req_bytes, sizeof(block->req_bytes));

@@ -6,25 +6,11 @@
  * so here. Skipped where stepping is impossible or would count a checker's own instructions.
  */
 #include "pool_fixture.h"
+#include "steps.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-#define GUARDS_SKIP 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define GUARDS_SKIP 1
-#endif
-#endif
-#if !defined(__x86_64__) && !defined(GUARDS_SKIP)
-#define GUARDS_SKIP 1
-#endif
 
 enum { BLOCKS = 16, SMALL = 4096, LARGE = 4 << 20 };
 
@@ -58,8 +44,7 @@ static void child(void)
     /* Once unseen: the first time binds functions and fills caches of nothing that counts. */
     for (unsigned round = 0; round < 2; round++) {
         if (round == 1) {
-            ptrace(PTRACE_TRACEME, 0, NULL, NULL);
-            raise(SIGSTOP);
+            steps_begin();
         }
         unsigned before = calls();
         stage = STAGE_MALLOC;
@@ -79,39 +64,6 @@ static void child(void)
     _exit(0);
 }
 
-/* Steps through the child; false if it did not get through. */
-static bool count_steps(pid_t pid, long counts[STAGES])
-{
-    int status;
-    if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) {
-        return false;
-    }
-    for (;;) {
-        if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) != 0 || waitpid(pid, &status, 0) != pid) {
-            return false;
-        }
-        if (!WIFSTOPPED(status)) {
-            return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-        }
-        errno = 0;
-        long now = ptrace(PTRACE_PEEKDATA, pid, (void *)(uintptr_t)&stage, NULL);
-        if (errno != 0 || now < 0 || now >= STAGES) {
-            return false;
-        }
-        counts[now]++;
-    }
-}
-
-static bool cannot_count(void)
-{
-#ifdef GUARDS_SKIP
-    return true;
-#else
-    const char *preload = getenv("LD_PRELOAD");
-    return preload && strstr(preload, "vgpreload");
-#endif
-}
-
 static const struct {
     enum stage stage;
     const char *name;
@@ -129,7 +81,7 @@ START_TEST(instructions)
     if (pid == 0) {
         child();
     }
-    ck_assert(count_steps(pid, steps));
+    ck_assert(steps_count(pid, &stage, steps, STAGES));
     for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         fprintf(stderr, "%s: %ld instructions\n", limits[i].name, steps[limits[i].stage]);
     }
@@ -140,24 +92,6 @@ START_TEST(instructions)
     }
 }
 END_TEST
-
-/* Containers may forbid it. */
-static bool can_step(void)
-{
-    int status;
-    pid_t pid = fork();
-    if (pid == 0) {
-        _exit(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0 && raise(SIGSTOP) == 0 ? 0 : 1);
-    }
-    bool can = pid > 0 && waitpid(pid, &status, 0) == pid && WIFSTOPPED(status) &&
-               ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) == 0 && waitpid(pid, &status, 0) == pid &&
-               WIFSTOPPED(status);
-    if (pid > 0) {
-        kill(pid, SIGKILL);
-        waitpid(pid, &status, 0);
-    }
-    return can;
-}
 
 static Suite *guards_suite(void)
 {
@@ -171,9 +105,5 @@ static Suite *guards_suite(void)
 
 int main(void)
 {
-    if (cannot_count() || !can_step()) {
-        printf("1..0 # SKIP a checker, no optimisation, not x86-64, or ptrace is forbidden\n");
-        return EXIT_SUCCESS;
-    }
-    return unit_main(guards_suite());
+    return steps_possible() ? unit_main(guards_suite()) : EXIT_SUCCESS;
 }

@@ -279,11 +279,12 @@ START_TEST(buffer_ids_are_new_every_time)
         zone_addr_t addrs[BLOCKS];
         for (unsigned i = 0; i < BLOCKS; i++) {
             addrs[i] = take(ZONE_MIB);
-            const struct zone_block *block = block_at(addrs[i]);
+            struct zone_block *block = block_at(addrs[i]);
             ck_assert(block->fresh == (block->bytes > 0 && (round == 0 || round == ROUNDS / 2)));
             if (!block->fresh) {
                 uint64_t id = zone_block_buffer_id(block);
                 ck_assert(id >> 63); /* never one of the driver's */
+                ck_assert_uint_eq(zone_block_buffer_id(block), id);
                 ids[count++] = id;
             }
         }

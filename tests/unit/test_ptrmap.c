@@ -4,8 +4,11 @@
  * and retired entries, and a long random run against a table that is searched from end to end.
  */
 #include "ptrmap.h"
+
+#include "meta.h"
 #include "unit_main.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #define PAGE (2 * ZONE_MIB)
@@ -50,7 +53,7 @@ START_TEST(exact_bases_only)
 }
 END_TEST
 
-/* The second block of a page turns its slot into a leaf; the first stays. */
+/* The second block of a page turns its slot into a node; the first stays. */
 START_TEST(pages_with_many_blocks)
 {
     struct zone_block *blocks[PAGE / 512];
@@ -97,7 +100,7 @@ START_TEST(removed_only_by_its_own_block)
         zone_ptrmap_remove(first);
         ck_assert_ptr_eq(zone_ptrmap_get(BASE), second);
         zone_ptrmap_remove(second);
-        enter(BASE + 512); /* the second round: in a leaf */
+        enter(BASE + 512); /* the second round: in a node */
         enter(BASE + 1024);
     }
 }
@@ -196,6 +199,20 @@ struct oracle {
     struct zone_block *block;
 };
 
+/* The table's answer to zone_ptrmap_below. */
+static struct zone_block *table_below(const struct oracle *table, zone_addr_t addr,
+                                      zone_addr_t base)
+{
+    const struct oracle *best = NULL;
+    for (unsigned i = 0; i < SLOTS; i++) {
+        const struct oracle *it = &table[i];
+        if (it->block && it->addr <= addr && it->addr >= base && (!best || it->addr > best->addr)) {
+            best = it;
+        }
+    }
+    return best ? best->block : NULL;
+}
+
 START_TEST(random_against_a_table)
 {
     static struct oracle table[SLOTS];
@@ -222,7 +239,83 @@ START_TEST(random_against_a_table)
         ck_assert_ptr_eq(zone_ptrmap_get(other->addr), other->block);
         ck_assert_ptr_eq(zone_ptrmap_get(one->addr), one->block);
         ck_assert_ptr_null(zone_ptrmap_get(one->addr + 8));
+        if (step % 16 == 0) {
+            zone_addr_t at = other->addr + 100;
+            ck_assert_ptr_eq(zone_ptrmap_below(at, BASE), table_below(table, at, BASE));
+        }
     }
+}
+END_TEST
+
+/* Blocks come and go in ever new pages; what told them apart serves the next ones. */
+START_TEST(takes_no_more_with_time)
+{
+    enum { ROUNDS = 3000, BLOCKS = 64, WARM = 200 };
+    struct zone_block *blocks[BLOCKS];
+    uint64_t seed = 99;
+    size_t bytes = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        bytes = round == WARM ? zone_meta_bytes() : bytes;
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+            zone_addr_t page = BASE + (seed >> 33) % 16 * PAGE + round * 16 % 8192 * PAGE;
+            blocks[i] = enter(page + (seed >> 20) % 4096 * 512);
+        }
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            zone_ptrmap_remove(blocks[i]);
+            zone_block_delete(blocks[i]);
+        }
+    }
+    ck_assert_uint_le(zone_meta_bytes(), bytes + ZONE_MIB / 4);
+}
+END_TEST
+
+static _Atomic bool reader_stop;
+static _Atomic unsigned reader_missed;
+
+/* Looks up what is there all the time. */
+static void *reader_run(void *arg)
+{
+    struct zone_block *const *there = arg;
+    while (!atomic_load(&reader_stop)) {
+        for (unsigned i = 0; i < 8; i++) {
+            if (zone_ptrmap_get(there[i]->addr) != there[i]) {
+                atomic_fetch_add(&reader_missed, 1);
+            }
+        }
+    }
+    return NULL;
+}
+
+/* A reader may be in a node when it becomes another page's. */
+START_TEST(found_beside_changes)
+{
+    enum { ROUNDS = 20000, BLOCKS = 24 };
+    struct zone_block *there[8];
+    struct zone_block *blocks[BLOCKS];
+    pthread_t reader;
+    uint64_t seed = 7;
+    for (unsigned i = 0; i < 8; i++) {
+        there[i] = enter(BASE + i % 4 * PAGE + (i + 1) * 8192);
+    }
+    ck_assert_int_eq(pthread_create(&reader, NULL, reader_run, there), 0);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+            /* Beside those, never at their place. */
+            blocks[i] = enter(BASE + (seed >> 33) % 4 * PAGE + (seed >> 40) % 10 * 8192 +
+                              512 * (1 + i % 15));
+        }
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            if (zone_ptrmap_get(blocks[i]->addr) == blocks[i]) {
+                zone_ptrmap_remove(blocks[i]);
+            }
+            zone_block_delete(blocks[i]);
+        }
+    }
+    atomic_store(&reader_stop, true);
+    pthread_join(reader, NULL);
+    ck_assert_uint_eq(reader_missed, 0);
 }
 END_TEST
 
@@ -241,6 +334,8 @@ static Suite *ptrmap_suite(void)
     tcase_add_test(tcase, recycled_records);
     tcase_add_test(tcase, sweep);
     tcase_add_test(tcase, random_against_a_table);
+    tcase_add_test(tcase, takes_no_more_with_time);
+    tcase_add_test(tcase, found_beside_changes);
     suite_add_tcase(suite, tcase);
     return suite;
 }
