@@ -16,7 +16,7 @@
 #define ROOM ((size_t)4096 * MIB)
 #define MOST (ROOM / 100 * 95)
 
-enum { BLOCKS = 20000, STEPS = 600, MOST_PROGRAMS = 1000 };
+enum { BLOCKS = 20000, STEPS = 300, MOST_PROGRAMS = 1000 };
 
 struct held {
     CUdeviceptr ptr;
@@ -133,7 +133,7 @@ static unsigned run_with(char *self, char *programs, const char *variable, const
     }
     close(ends[0]);
     CHECK(waitpid(child, &status, 0) == child && status == 0, "status %d", status);
-    CHECK(got == strtoul(programs, NULL, 10), "%zu programs", got);
+    CHECK(got > 0 && (slowness() > 1 || got == strtoul(programs, NULL, 10)), "%zu programs", got);
     for (size_t i = 0; i < got; i++) {
         good += ret_digits[i] == '1';
     }
@@ -145,11 +145,12 @@ int main(int argc, char **argv)
     static char native[MOST_PROGRAMS + 1];
     static char pooled_run[MOST_PROGRAMS + 1];
     static char cut[MOST_PROGRAMS + 1];
-    char *programs = argc > 1 ? argv[1] : "20";
+    static char few[] = "20";
+    char *programs = argc > 1 ? argv[1] : few;
     unsigned number = (unsigned)strtoul(programs, NULL, 10);
     CHECK(number > 0 && number <= MOST_PROGRAMS);
     if (argc > 2) {
-        return run_all(number);
+        return run_all(number / slowness() > 0 ? number / slowness() : 1);
     }
     unsigned natively = run_with(argv[0], programs, "ZONE_DISABLE", "1", native);
     printf("%u programs; complete natively: %u\n", number, natively);

@@ -184,6 +184,25 @@ size_t driver_bytes(void)
     return found ? (size_t)chunks(0) * 2 * MIB : 0;
 }
 
+void leave_free(size_t bytes)
+{
+    enum { STEPS = 8 };
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    OK(cuCtxGetDevice(&prop.location.id));
+    for (int i = 0; i < STEPS; i++) {
+        size_t now;
+        size_t total;
+        OK(cuMemGetInfo(&now, &total));
+        if (now <= bytes) {
+            return;
+        }
+        CUmemGenericAllocationHandle handle;
+        size_t more = (now - bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+        OK(cuMemCreate(&handle, more, &prop, 0));
+    }
+}
+
 void driver_fail(const char *name, unsigned in_calls, int code)
 {
     int (*fail)(const char *, uint64_t, int);

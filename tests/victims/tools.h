@@ -66,6 +66,8 @@ uint64_t driver_allocs(void);
 uint64_t driver_frees(void);
 /* Bytes of the device that are taken, by whatever kind of memory; 0 on a real GPU. */
 size_t driver_bytes(void);
+/* Takes memory past every allocator until so many bytes of the device are free, or fewer. */
+void leave_free(size_t bytes);
 /* Lets the in_calls-th call of a driver function from now on fail; 0: each. Only on the simulated
  * GPU. */
 void driver_fail(const char *name, unsigned in_calls, int code);
