@@ -25,7 +25,7 @@ static atomic_int life;
 static atomic_int init_pid;
 static atomic_uint_least64_t calls[SIM_SYMBOLS];
 /* Scripted failures: number of the call << 32 | symbol << 16 | code, 0 where there is none. */
-static atomic_uint_least64_t failures[64];
+static atomic_uint_least64_t failures[512];
 static atomic_uint failure_count;
 static bool logging;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

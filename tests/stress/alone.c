@@ -9,7 +9,8 @@
 
 #include <stdlib.h>
 
-enum { STALE = 8 };
+/* A kernel that waits gives up after so long; busy machines and sanitizers are slow. */
+enum { STALE = 8, GATE_US = 3000000 };
 
 struct ending_place {
     const struct place *place;
@@ -40,24 +41,66 @@ static void forget_all(struct ending_place *ending)
     blocks_each(forget_visit, ending);
 }
 
-/* A context ends with memory live, cached and pending and work under way; another takes its place.
- * What it held is nobody's any more. */
-static void op_reset(struct thread *thread)
+/* What a place held is nobody's any more; another context takes its place. */
+static void replace(struct place *place, struct ending_place *ending, uint32_t how)
 {
-    struct place *place = place_any(&thread->rng);
-    struct ending_place ending = {.place = place};
-    forget_all(&ending);
-    place_end(place, (uint32_t)rng_next(&thread->rng));
+    forget_all(ending);
+    place_end(place, how);
     for (unsigned t = 0; t < stress.thread_count; t++) {
         check_forget(&stress.threads[t], place);
         leaving_forget(&stress.threads[t], place);
     }
     place_begin(place);
+}
+
+/* A context ends with memory live, cached and pending and work under way. */
+static void op_reset(struct thread *thread)
+{
+    struct place *place = place_any(&thread->rng);
+    struct ending_place ending = {.place = place};
+    replace(place, &ending, (uint32_t)rng_next(&thread->rng));
     for (unsigned i = 0; i < ending.count; i++) {
         CUresult rc = cuMemFree(ending.stale[i]);
         REQUIRE(rc == CUDA_ERROR_INVALID_VALUE || (rc == INJECTED && stress.plan.inject),
                 "memory of a context that has ended: its free gave %d", (int)rc);
     }
+}
+
+static bool has_faults(const struct plan *plan)
+{
+    return plan->resets && !plan->inject && !plan->async && !stress.conf.unsafe;
+}
+
+/* A kernel writes where nothing is. From the first call that has asked the device on, all give that
+ * code, though a block of this size is there to be had. */
+static void op_fault(struct thread *thread)
+{
+    struct place *place = place_any(&thread->rng);
+    struct ending_place ending = {.place = place};
+    struct block *blocks[3];
+    CUdeviceptr ptr;
+    unsigned count = 0;
+    while (count < 3 && (blocks[count] = block_new(thread, place, PLAIN, MIB)) != NULL) {
+        count++;
+    }
+    place_use(place);
+    if (count == 3) {
+        block_free_now(blocks[2]);
+        MUST(cuCtxSynchronize());
+        submit_fault(place, place->streams[2]);
+        stress.faults = true;
+        CUresult rcs[] = {cuCtxSynchronize(), cuMemFree(blocks[0]->ptr), cuMemAlloc(&ptr, MIB),
+                          cuMemFree(blocks[1]->ptr)};
+        for (unsigned i = 0; i < sizeof rcs / sizeof rcs[0]; i++) {
+            REQUIRE(rcs[i] == CUDA_ERROR_ILLEGAL_ADDRESS, "after a fault, call %u gave %d", i,
+                    (int)rcs[i]);
+        }
+        count = 2;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        block_forget(blocks[i]);
+    }
+    replace(place, &ending, 1 + 4 * rng_below(&thread->rng, 2));
 }
 
 /* Freed memory is unknown, and a second free is an error. */
@@ -134,7 +177,73 @@ static void op_duel(struct thread *thread)
     }
 }
 
-/* A kernel that waits for a later one: natively nothing between the two waits. */
+struct storm {
+    pthread_barrier_t start;
+    struct place *place;
+    size_t bytes;
+    unsigned rounds;
+    struct claim claim; /* of all */
+};
+
+static void *storm_thread(void *arg)
+{
+    struct storm *storm = arg;
+    bool full = false;
+    place_use(storm->place);
+    pthread_barrier_wait(&storm->start);
+    for (unsigned i = 0; i < storm->rounds && !full; i++) {
+        CUdeviceptr two[2];
+        unsigned got = 0;
+        for (; got < 2; got++) {
+            CUresult rc = cuMemAlloc(&two[got], storm->bytes);
+            if (rc == CUDA_ERROR_OUT_OF_MEMORY && claim_may_fail(&storm->claim)) {
+                full = true; /* it has waited for long: not again */
+                break;
+            }
+            stress_check_rc(__FILE__, __LINE__, "cuMemAlloc", rc);
+            claim_own(two[got], storm->bytes);
+            atomic_fetch_add(&stress.allocs, 1);
+        }
+        while (got > 0) {
+            claim_disown(two[--got], storm->bytes);
+            MUST(cuMemFree(two[got]));
+        }
+    }
+    return NULL;
+}
+
+/* One size, again and again, by many threads and nothing else: what the locks of the fast paths are
+ * for, a few instructions long. */
+static void op_storm(struct thread *thread)
+{
+    enum { STORM = 6 };
+    static const size_t sizes[] = {2 * KIB, 2 * KIB, 48 * KIB, MIB};
+    pthread_t threads[STORM];
+    struct storm storm = {.place = place_any(&thread->rng),
+                          .rounds = stress.conf.pools ? 1000 : 20};
+    storm.bytes = sizes[rng_below(&thread->rng, sizeof sizes / sizeof sizes[0])];
+    storm.claim = claim_take(STORM * 2 * claim_chunks(PLAIN, storm.bytes));
+    pthread_barrier_init(&storm.start, NULL, STORM);
+    for (unsigned i = 0; i < STORM; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, storm_thread, &storm) == 0,
+                "cannot start a thread");
+    }
+    for (unsigned i = 0; i < STORM; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    pthread_barrier_destroy(&storm.start);
+    claim_give(storm.claim.chunks);
+}
+
+static CUstream stream_new(void)
+{
+    CUstream stream;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+/* A kernel that waits for a later one: natively nothing between the two waits. On streams of their
+ * own: work that is queued already must not be what the kernel waits for. */
 static void op_gate(struct thread *thread)
 {
     static uint32_t *words;
@@ -145,23 +254,29 @@ static void op_gate(struct thread *thread)
         return;
     }
     size_t bytes = freed->bytes;
-    /* With little left an allocation may have to wait for what others freed. */
+    /* With little left an allocation may have to wait for what others freed, or be refused behind
+     * the kernel that waits (docs/DESIGN.md, "Not answered yet"). */
     bool roomy = !stress.simulated || stress_capacity() - zsim_bytes() > bytes + 8 * MIB;
     place_use(place);
+    CUstream waiting = stream_new();
+    CUstream later = stream_new();
     submit_spin(place, place->streams[2], 100);
-    MUST(block_free_plainly(freed));
-    MUST(cuEventDestroy(freed->used));
-    free(freed);
+    block_free_now(freed);
     __atomic_store_n(&words[0], 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&words[1], 0, __ATOMIC_SEQ_CST);
     uint64_t records = zsim_calls_of("cuCtxRecordEvent");
     uint64_t waits = zsim_calls_of("cuEventSynchronize") + zsim_calls_of("cuCtxSynchronize");
-    submit_waitflag(place, place->streams[3], &words[0], &words[1], 500000);
+    submit_waitflag(place, waiting, &words[0], &words[1], GATE_US);
+    claim_disturb(roomy ? 0 : 1);
     struct block *block = block_new(thread, place, PLAIN, bytes);
-    submit_signal(place, place->streams[4], &words[0]);
+    claim_disturb(roomy ? 0 : -1);
+    place_use(place);
+    submit_signal(place, later, &words[0]);
     records = zsim_calls_of("cuCtxRecordEvent") - records;
     waits = zsim_calls_of("cuEventSynchronize") + zsim_calls_of("cuCtxSynchronize") - waits;
-    MUST(cuStreamSynchronize(place->streams[3]));
+    MUST(cuStreamSynchronize(waiting));
+    MUST(cuStreamDestroy(waiting));
+    MUST(cuStreamDestroy(later));
     if (block && roomy && !stress.plan.inject) {
         REQUIRE(__atomic_load_n(&words[1], __ATOMIC_SEQ_CST) == 1,
                 "an allocation waited for a kernel that waits for a later one");
@@ -176,8 +291,10 @@ static void op_gate(struct thread *thread)
 
 const struct op ops_alone[] = {
     {"reset", 6, op_reset, true, has_resets},
+    {"fault", 3, op_fault, true, has_faults},
     {"double", 6, op_double, true, NULL},
     {"duel", 3, op_duel, true, NULL},
+    {"storm", 6, op_storm, true, NULL},
     {"gate", 3, op_gate, true, NULL},
     {NULL, 0, NULL, false, NULL},
 };

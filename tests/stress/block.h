@@ -31,6 +31,8 @@ uint32_t block_tag(struct thread *thread);
 void block_free(struct thread *thread, struct block *block);
 /* By cuMemFree with the block's place current; returns the driver's code. */
 CUresult block_free_plainly(struct block *block);
+/* The same, which must succeed, and the record of it. */
+void block_free_now(struct block *block);
 /* Its context is ending: nothing is to be given back any more. The world is stopped. */
 void block_forget(struct block *block);
 

@@ -7,16 +7,7 @@
 
 #include "claim.h"
 
-#include <stdlib.h>
-
 enum { BURST = 1100, FILL_BLOCKS = 80 };
-
-static void free_now(struct block *block)
-{
-    MUST(block_free_plainly(block));
-    MUST(cuEventDestroy(block->used));
-    free(block);
-}
 
 /* All that the program does not hold can be had, in one piece. */
 static void op_all(struct thread *thread)
@@ -29,7 +20,7 @@ static void op_all(struct thread *thread)
     size_t chunks = claim_limit() - held;
     struct block *block = block_new(thread, place, PLAIN, chunks * 2 * MIB);
     if (block) {
-        free_now(block);
+        block_free_now(block);
     }
 }
 
@@ -61,7 +52,7 @@ static void op_bounds(struct thread *thread)
     struct place *place = place_any(&thread->rng);
     CUstream stream = place->streams[2];
     const struct conf *conf = &stress.conf;
-    if (!stress.simulated || !conf->pools || conf->unsafe || stress.plan.inject ||
+    if (!stress.simulated || !conf->pools || !conf->fits || conf->unsafe || stress.plan.inject ||
         stress.plan.async) {
         return;
     }
@@ -70,7 +61,7 @@ static void op_bounds(struct thread *thread)
     place_use(place);
     submit_spin(place, stream, 10000);
     for (unsigned i = 0; i < count; i++) {
-        free_now(blocks[i]);
+        block_free_now(blocks[i]);
     }
     if (freed > conf->max_pending) {
         CUresult rc = cuStreamQuery(stream);
@@ -108,14 +99,14 @@ static void op_burst(struct thread *thread)
     place_use(place);
     submit_spin(place, place->streams[2], 30000);
     for (unsigned i = 0; i < count; i++) {
-        free_now(blocks[i]);
+        block_free_now(blocks[i]);
     }
     for (unsigned i = 0; i < count; i++) {
         blocks[i] = block_new(thread, place, PLAIN, MIB);
     }
     for (unsigned i = 0; i < count; i++) {
         if (blocks[i]) {
-            free_now(blocks[i]);
+            block_free_now(blocks[i]);
         }
     }
 }
@@ -123,6 +114,6 @@ static void op_burst(struct thread *thread)
 const struct op ops_bounds[] = {
     {"all", 4, op_all, true, NULL},
     {"bounds", 2, op_bounds, true, NULL},
-    {"burst", 1, op_burst, true, NULL},
+    {"burst", 4, op_burst, true, NULL},
     {NULL, 0, NULL, false, NULL},
 };

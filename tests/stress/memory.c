@@ -150,6 +150,12 @@ CUresult block_free_plainly(struct block *block)
     return rc;
 }
 
+void block_free_now(struct block *block)
+{
+    MUST(block_free_plainly(block));
+    block_gone(block);
+}
+
 static void require_freed(const struct block *block, CUresult rc)
 {
     if (rc != CUDA_SUCCESS) {

@@ -175,9 +175,10 @@ static void op_hammer(struct thread *thread)
     struct place *place = &stress.places[0];
     size_t bytes = sizes[rng_below(&thread->rng, sizeof sizes / sizeof sizes[0])];
     unsigned rounds = stress.zone ? 400 : 8;
+    bool full = false;
     struct claim claim = claim_take(2 * claim_chunks(PLAIN, bytes));
     place_use(place);
-    for (unsigned i = 0; i < rounds; i++) {
+    for (unsigned i = 0; i < rounds && !full; i++) {
         CUdeviceptr two[2];
         unsigned got = 0;
         for (; got < 2; got++) {
@@ -186,6 +187,7 @@ static void op_hammer(struct thread *thread)
                 rc = cuMemAlloc(&two[got], bytes);
             }
             if (rc == CUDA_ERROR_OUT_OF_MEMORY && claim_may_fail(&claim)) {
+                full = true; /* it has waited for long: not again */
                 break;
             }
             stress_check_rc(__FILE__, __LINE__, "cuMemAlloc", rc);
@@ -249,6 +251,7 @@ static void op_capture(struct thread *thread)
         REQUIRE(end == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || odd,
                 "the end of a capture that was spoilt gave %d", (int)end);
         if (rc == CUDA_SUCCESS) {
+            atomic_fetch_add(&stress.allocs, 1);
             MUST(cuMemFree(ptr));
         }
     }
@@ -278,9 +281,7 @@ static void op_managed(struct thread *thread)
         submit_fill(place, lane.stream, managed->ptr, managed->bytes, tag);
         block_used(managed, lane.stream);
         lane_done(lane);
-        MUST(block_free_plainly(other));
-        MUST(cuEventDestroy(other->used));
-        free(other);
+        block_free_now(other);
         const uint32_t *at = (const uint32_t *)(uintptr_t)managed->ptr;
         for (size_t i = 0; stress.conf.waits && !stress.plan.inject && i < words; i++) {
             REQUIRE(at[i] == tag, "after a free, word %zu of managed memory is %#x, not %#x", i,
@@ -375,6 +376,16 @@ static bool has_injections(const struct plan *plan)
     return plan->inject;
 }
 
+void fail_call(const char *name, uint64_t in_calls)
+{
+    int (*fail)(const char *, uint64_t, int);
+    void *found = zsim("zsim_fail");
+    memcpy(&fail, &found, sizeof fail);
+    if (found) {
+        fail(name, in_calls, INJECTED);
+    }
+}
+
 static void op_inject(struct thread *thread)
 {
     static const char *const names[] = {
@@ -383,13 +394,10 @@ static void op_inject(struct thread *thread)
         "cuCtxSynchronize",    "cuMemAllocManaged", "cuPointerGetAttribute", "cuCtxPushCurrent_v2",
         "cuStreamIsCapturing", "cuCtxGetCurrent",   "cuMemAllocPitch_v2",    "cuCtxRecordEvent",
     };
-    int (*fail)(const char *, uint64_t, int);
-    void *found = zsim("zsim_fail");
-    memcpy(&fail, &found, sizeof fail);
-    unsigned which = rng_below(&thread->rng, sizeof names / sizeof names[0]);
-    if (found) {
-        fail(names[which], 1 + rng_below(&thread->rng, 20), INJECTED);
-    }
+    /* Half of them where most depends on it. */
+    unsigned which = rng_below(&thread->rng, 2 * sizeof names / sizeof names[0]);
+    which = which < sizeof names / sizeof names[0] ? which : 2;
+    fail_call(names[which], 1 + rng_below(&thread->rng, 20));
 }
 
 const struct op ops_shared[] = {
@@ -408,6 +416,6 @@ const struct op ops_shared[] = {
     {"info", 10, op_info, false, NULL},
     {"limit", 4, op_limit, false, NULL},
     {"fork", 2, op_fork, false, has_forks},
-    {"inject", 6, op_inject, false, has_injections},
+    {"inject", 20, op_inject, false, has_injections},
     {NULL, 0, NULL, false, NULL},
 };

@@ -14,13 +14,17 @@ struct op {
     bool (*when)(const struct plan *plan); /* NULL: in every round */
 };
 
-extern const struct op ops_shared[]; /* ops.c; ends with a row without a name */
-extern const struct op ops_alone[];  /* alone.c */
-extern const struct op ops_bounds[]; /* bounds.c */
+extern const struct op ops_shared[];   /* ops.c; ends with a row without a name */
+extern const struct op ops_alone[];    /* alone.c */
+extern const struct op ops_handover[]; /* handover.c */
+extern const struct op ops_bounds[];   /* bounds.c */
 
 /* Draws an operation. */
 void ops_start(void);
 const struct op *ops_any(struct rng *rng);
+
+/* The driver's in_calls-th call of that name from now on fails. */
+void fail_call(const char *name, uint64_t in_calls);
 
 /* Takes a block out of what the thread owns, or adds one. */
 struct block *thread_take(struct thread *thread, unsigned index);

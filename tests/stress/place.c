@@ -15,7 +15,7 @@ static CUcontext home;
 
 static const char *const kernel_names[KERNELS] = {
     [FILL] = "fill", [CHECK] = "check",   [ADD] = "add",           [COPY] = "copy",
-    [SPIN] = "spin", [SIGNAL] = "signal", [WAITFLAG] = "waitflag",
+    [SPIN] = "spin", [SIGNAL] = "signal", [WAITFLAG] = "waitflag", [FAULT] = "fault",
 };
 
 static void world_init(void)
@@ -205,6 +205,11 @@ void submit_spin(const struct place *place, CUstream stream, uint64_t us)
     uint64_t ns = us * 1000;
     void *params[] = {&ns};
     launch(place, SPIN, stream, 0, params);
+}
+
+void submit_fault(const struct place *place, CUstream stream)
+{
+    launch(place, FAULT, stream, 0, NULL);
 }
 
 void submit_signal(const struct place *place, CUstream stream, uint32_t *flag)

@@ -48,6 +48,7 @@ void submit_copy(const struct place *place, CUstream stream, CUdeviceptr dst, CU
 void submit_check(const struct place *place, CUstream stream, CUdeviceptr ptr, size_t bytes,
                   uint32_t value, uint32_t *bad);
 void submit_spin(const struct place *place, CUstream stream, uint64_t us);
+void submit_fault(const struct place *place, CUstream stream);
 void submit_signal(const struct place *place, CUstream stream, uint32_t *flag);
 void submit_waitflag(const struct place *place, CUstream stream, uint32_t *flag, uint32_t *how,
                      uint64_t limit_us);

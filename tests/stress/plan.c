@@ -11,6 +11,7 @@
 
 enum { DRIVER = 13000, MIB = 1 << 20 };
 
+/* Devices below 1 GiB have no segments, and are soon full. */
 static const struct row {
     const char *conf;
     unsigned driver;
@@ -18,19 +19,21 @@ static const struct row {
 } rows[] = {
     {"", DRIVER, 256},
     {"", DRIVER, 96},
-    {"free_order:event", DRIVER, 256},
-    {"max_cached_mb:8", DRIVER, 256},
+    {"free_order:event", DRIVER, 1024},
+    {"max_cached_mb:8", DRIVER, 1024},
     {"", 12040, 128},
     {"min_free_mb:32", DRIVER, 512},
     {"", DRIVER, 1024},
     {"max_pending_mb:2", DRIVER, 128},
     {"max_pending_mb:100000", DRIVER, 4096},
-    {"", DRIVER, 128},
+    {"", DRIVER, 1024},
+    {"max_split_size_mb:64,large_segment_size_mb:16", DRIVER, 2048},
     {"free_order:sync", DRIVER, 128},
     {"max_cached_mb:0,max_pending_mb:0", DRIVER, 128},
-    {"roundup_power2_divisions:4", DRIVER, 256},
-    {"", 12020, 256},
-    {"oom_wait_ms:200,min_free_mb:0", DRIVER, 96},
+    {"roundup_power2_divisions:4", DRIVER, 1024},
+    {"", 12020, 1024},
+    /* Not short: on a busy machine work takes its time, and allocations would rightly fail. */
+    {"oom_wait_ms:12000,min_free_mb:0", DRIVER, 96},
     {"", 11040, 256},
     {"backend:off", DRIVER, 256},
 };
@@ -39,7 +42,7 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 
 struct plan plan_make(uint64_t seed, unsigned round)
 {
-    static const unsigned jitters[] = {0, 0, 50, 0, 400};
+    static const unsigned jitters[] = {0, 50, 0, 20, 400};
     static const unsigned loads[] = {40, 90, 70, 120};
     static const enum ending endings[] = {END_TIDY, END_TORN, END_TIDY, END_ABRUPT};
     struct rng rng = rng_at(seed, 0, round);
@@ -79,6 +82,7 @@ struct conf conf_read(void)
     return (struct conf){
         .waits = off || (!unsafe && !strstr(conf, "free_order:event")),
         .exact = !strstr(conf, "roundup_power2_divisions"),
+        .fits = !strstr(conf, "roundup_power2_divisions") && !strstr(conf, "split"),
         .pools = !off,
         .unsafe = unsafe,
         .max_cached = bytes_of(conf, "max_cached_mb:", SIZE_MAX),

@@ -39,6 +39,7 @@ struct plan plan_make(uint64_t seed, unsigned round);
 struct conf {
     bool waits;         /* a free makes the host wait for what it natively waits for, where seen */
     bool exact;         /* size classes are the driver's steps */
+    bool fits;          /* what is held keeps nothing else from being had */
     bool pools;         /* on, and not backend:off */
     bool unsafe;        /* free_order:unsafe */
     size_t max_cached;  /* bytes; SIZE_MAX: no limit */

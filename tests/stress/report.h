@@ -7,6 +7,5 @@
 #include "plan.h"
 #include "round.h"
 
-/* fd is of the JSON report, empty if libzone was not there or wrote none. False after a line on
- * stderr. */
+/* fd is of the JSON report, empty if there is none. False after a line on stderr. */
 bool report_is_right(int fd, const struct round_result *result, const struct plan *plan);

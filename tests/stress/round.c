@@ -15,8 +15,9 @@
 #include <unistd.h>
 
 enum { MOST_OPS = 32 };
-/* A thread that makes no step for so long hangs. Memory checkers are slow. */
-#define HANG_NS UINT64_C(60000000000)
+/* A thread that makes no step for so long hangs. Two allocations in a row may wait for what is
+ * busy as long as the settings say. */
+#define HANG_NS UINT64_C(30000000000)
 
 struct stress stress;
 _Thread_local struct thread *me;
@@ -40,6 +41,7 @@ void ops_start(void)
 {
     ops_add(ops_shared);
     ops_add(ops_alone);
+    ops_add(ops_handover);
     ops_add(ops_bounds);
 }
 
@@ -91,31 +93,57 @@ static void start_worker(struct thread *thread)
     REQUIRE(pthread_create(&thread->id, NULL, worker, thread) == 0, "cannot start a thread");
 }
 
-static void watch(double seconds)
+/* How far a thread had come when it was last seen. */
+struct seen {
+    uint64_t step;
+    uint64_t ns;
+    bool joined;
+};
+
+static void look_at(struct thread *thread, struct seen *seen, uint64_t hang_ns)
 {
-    uint64_t start = now_ns();
-    uint64_t *steps = calloc(stress.thread_count, sizeof *steps);
-    uint64_t *since = calloc(stress.thread_count, sizeof *since);
-    REQUIRE(steps && since, "no host memory");
-    while ((double)(now_ns() - start) < seconds * 1e9) {
-        sleep_us(2000);
-        for (unsigned i = 0; i < stress.thread_count; i++) {
-            struct thread *thread = &stress.threads[i];
-            uint64_t now = now_ns();
-            if (atomic_load(&thread->done)) {
-                pthread_join(thread->id, NULL);
-                start_worker(thread);
-            }
-            if (atomic_load(&thread->step) != steps[i] || since[i] == 0) {
-                steps[i] = atomic_load(&thread->step);
-                since[i] = now;
-            }
-            REQUIRE(now - since[i] < HANG_NS, "thread %u hangs in step %llu (%s)", i,
-                    (unsigned long long)steps[i], thread->op);
+    uint64_t step_now = atomic_load(&thread->step);
+    uint64_t now = now_ns();
+    if (atomic_load(&thread->done)) {
+        pthread_join(thread->id, NULL);
+        seen->joined = atomic_load(&stress.stop);
+        if (!seen->joined) {
+            start_worker(thread);
         }
     }
-    free(steps);
-    free(since);
+    if (seen->joined || step_now != seen->step || seen->ns == 0) {
+        *seen = (struct seen){.step = step_now, .ns = now, .joined = seen->joined};
+    }
+    REQUIRE(now - seen->ns < hang_ns, "thread %u hangs in step %llu (%s)", thread->index,
+            (unsigned long long)step_now, thread->op);
+}
+
+/* Until the time is up and all threads have returned, or only the former if the process is to exit
+ * under them. */
+static void watch(double seconds)
+{
+    const char *slow = getenv("VICTIM_SLOW");
+    uint64_t hang_ns = HANG_NS * (uint64_t)(slow ? strtoul(slow, NULL, 10) : 1);
+    uint64_t start = now_ns();
+    struct seen *seen = calloc(stress.thread_count, sizeof *seen);
+    REQUIRE(seen, "no host memory");
+    for (unsigned running = stress.thread_count; running > 0;) {
+        sleep_us(2000);
+        if ((double)(now_ns() - start) >= seconds * 1e9) {
+            if (stress.plan.ending == END_ABRUPT) {
+                break;
+            }
+            atomic_store(&stress.stop, true);
+        }
+        running = 0;
+        for (unsigned i = 0; i < stress.thread_count; i++) {
+            if (!seen[i].joined) {
+                look_at(&stress.threads[i], &seen[i], hang_ns);
+                running += !seen[i].joined;
+            }
+        }
+    }
+    free(seen);
 }
 
 static bool free_visit(struct block *block, void *arg)
@@ -149,7 +177,9 @@ static void finish(struct round_result *result)
         }
         for (unsigned t = 0; t < stress.thread_count; t++) {
             check_poll(&stress.threads[t], true);
-            leaving_poll(&stress.threads[t]);
+            while (stress.threads[t].leaving_count > 0) {
+                leaving_poll(&stress.threads[t]); /* a question may fail by injection */
+            }
         }
         result->tidy = true;
     } else {
@@ -202,11 +232,12 @@ int round_run(const struct round_options *options)
     if (!places_start()) {
         return 77;
     }
+    result->reports = stress.zone && !getenv("ZONE_DISABLE");
     ops_start();
     size_t chunks = stress_capacity() / (2 * MIB);
     /* The modules of both places. */
     claim_init(chunks - PLACES);
-    if (!stress.simulated || stress.plan.async || stress.plan.inject || !stress.conf.exact) {
+    if (!stress.simulated || stress.plan.async || stress.plan.inject || !stress.conf.fits) {
         claim_disturb(1);
     }
     for (unsigned i = 0; i < options->threads; i++) {
@@ -225,11 +256,8 @@ int round_run(const struct round_options *options)
         atomic_store(&stress.over, true);
         return 0;
     }
-    atomic_store(&stress.stop, true);
-    for (unsigned i = 0; i < options->threads; i++) {
-        pthread_join(stress.threads[i].id, NULL);
-    }
     finish(result);
     result->allocs = atomic_load(&stress.allocs);
+    result->faults = stress.faults;
     return 0;
 }

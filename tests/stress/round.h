@@ -11,6 +11,8 @@
 struct round_result {
     uint64_t steps;
     uint64_t allocs; /* successful calls of cuMemAlloc */
+    bool reports;    /* libzone is there and must write a report */
+    bool faults;     /* kernels faulted in contexts that have ended since */
     bool tidy;       /* it gave everything back and ended so */
 };
 

@@ -15,14 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: stress [--seed N] [--seconds S] [--threads T] [--round R] [--round-seconds S]\n"
+    "usage: stress [--seed N] [--seconds S] [--jobs J] [--threads T] [--round R]\n"
+    "              [--round-seconds S]\n"
     "  --seed N           what everything is drawn from; default: the clock\n"
     "  --seconds S        how long, default 10\n"
+    "  --jobs J           so many rounds beside each other, default 1\n"
     "  --threads T        default 4\n"
     "  --round R          only this round; its settings follow from seed and number\n"
     "  --round-seconds S  how long a round takes, default 3\n"
@@ -31,9 +34,12 @@ static const char usage[] =
 struct options {
     struct round_options round;
     double seconds;
+    unsigned jobs;
     bool one;   /* only one round */
     bool child; /* this process is a round */
 };
+
+enum { JOBS_MOST = 64, END_S = 40 }; /* a process that needs longer to end hangs */
 
 static double now_s(void)
 {
@@ -74,7 +80,12 @@ static void set_number(const char *name, unsigned value)
     setenv(name, text, 0);
 }
 
-static void run_child(const struct options *options, const struct plan *plan, const char *report,
+static void die_with_parent(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void run_child(const struct options *options, const struct plan *plan, const char *path,
                       char **argv)
 {
     char seed[32];
@@ -83,13 +94,14 @@ static void run_child(const struct options *options, const struct plan *plan, co
     char seconds[32];
     char fd[16];
     char self[4096];
+    die_with_parent();
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)options->round.seed);
     snprintf(round, sizeof round, "%u", options->round.round);
     snprintf(threads, sizeof threads, "%u", options->round.threads);
     snprintf(seconds, sizeof seconds, "%.3f", options->round.seconds);
     snprintf(fd, sizeof fd, "%d", options->round.result_fd);
     setenv("ZONE_ALLOC_CONF", plan->conf, 0);
-    setenv("ZONE_REPORT", report, 0);
+    setenv("ZONE_REPORT", path, 0);
     set_number("ZSIM_MEMORY_MB", plan->memory_mb);
     set_number("ZSIM_JITTER_US", plan->jitter_us);
     set_number("ZSIM_JITTER_SEED", (unsigned)(plan->seed & 0xffff));
@@ -137,11 +149,22 @@ static void say_how_to_repeat(const struct options *options, const struct plan *
             options->round.round, options->round.threads, options->round.seconds);
 }
 
+static const char report_pattern[] = "/tmp/stress-XXXXXX.json";
+static char report[sizeof report_pattern]; /* of the round that runs */
+
+/* Another job has failed. The round that runs ends with this process. */
+static void stop_job(int signal_number)
+{
+    (void)signal_number;
+    unlink(report);
+    _exit(1);
+}
+
 /* Runs one round; returns its exit code. */
 static int run_round(struct options *options, char **argv, struct round_result *sum)
 {
     struct plan plan = plan_make(options->round.seed, options->round.round);
-    char report[] = "/tmp/stress-XXXXXX.json";
+    memcpy(report, report_pattern, sizeof report);
     int fd = memfd_create("stress-result", 0);
     int report_fd = mkstemps(report, 5);
     if (fd < 0 || ftruncate(fd, sizeof(struct round_result)) != 0 || report_fd < 0) {
@@ -155,7 +178,8 @@ static int run_round(struct options *options, char **argv, struct round_result *
     if (pid == 0) {
         run_child(options, &plan, report, argv);
     }
-    int rc = wait_child(pid, options->round.seconds + 120);
+    const char *slow = getenv("VICTIM_SLOW");
+    int rc = wait_child(pid, options->round.seconds + END_S * (slow ? strtod(slow, NULL) : 1));
     if (rc == 0 && !getenv("ZONE_REPORT") && !report_is_right(report_fd, result, &plan)) {
         rc = 1;
     }
@@ -174,10 +198,15 @@ static int run_round(struct options *options, char **argv, struct round_result *
 static bool parse(int argc, char **argv, struct options *options)
 {
     static const struct option longs[] = {
-        {"seed", required_argument, NULL, 's'},    {"seconds", required_argument, NULL, 'S'},
-        {"threads", required_argument, NULL, 't'}, {"round", required_argument, NULL, 'r'},
-        {"child", no_argument, NULL, 'c'},         {"round-seconds", required_argument, NULL, 'R'},
-        {"result", required_argument, NULL, 'f'},  {NULL, 0, NULL, 0},
+        {"seed", required_argument, NULL, 's'},
+        {"seconds", required_argument, NULL, 'S'},
+        {"threads", required_argument, NULL, 't'},
+        {"round", required_argument, NULL, 'r'},
+        {"child", no_argument, NULL, 'c'},
+        {"round-seconds", required_argument, NULL, 'R'},
+        {"result", required_argument, NULL, 'f'},
+        {"jobs", required_argument, NULL, 'j'},
+        {NULL, 0, NULL, 0},
     };
     int what;
     while ((what = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -198,6 +227,9 @@ static bool parse(int argc, char **argv, struct options *options)
         case 'R':
             options->round.seconds = strtod(optarg, NULL);
             break;
+        case 'j':
+            options->jobs = (unsigned)strtoul(optarg, NULL, 10);
+            break;
         case 'f':
             options->round.result_fd = (int)strtol(optarg, NULL, 10);
             break;
@@ -208,7 +240,63 @@ static bool parse(int argc, char **argv, struct options *options)
             return false;
         }
     }
-    return optind == argc && options->round.threads > 0 && options->round.threads <= 64;
+    return optind == argc && options->round.threads > 0 && options->round.threads <= 64 &&
+           options->jobs > 0 && options->jobs <= JOBS_MOST;
+}
+
+/* Runs every `stride`th round, from the first one on, until the time is up or one fails. */
+static int run_rounds(struct options *options, unsigned stride, char **argv)
+{
+    struct round_result sum = {0};
+    double end = now_s() + options->seconds;
+    int rc = 0;
+    unsigned rounds = 0;
+    do {
+        double left = end - now_s();
+        if (!options->one && left < options->round.seconds) {
+            options->round.seconds = left;
+        }
+        rc = run_round(options, argv, &sum);
+        rounds++;
+        options->round.round += stride;
+    } while (rc == 0 && !options->one && end - now_s() > 0.3);
+    if (rc == 0 || rc == 77) {
+        printf("stress passed: seed %#llx: %u rounds, %llu steps, %llu allocations: %s\n",
+               (unsigned long long)options->round.seed, rounds, (unsigned long long)sum.steps,
+               (unsigned long long)sum.allocs, rc == 0 ? "all right" : "skipped");
+    }
+    return rc < 0 ? 1 : rc;
+}
+
+/* A process for each job, which takes its share of the rounds; the first failure ends all. */
+static int run_jobs(struct options *options, char **argv)
+{
+    pid_t jobs[JOBS_MOST];
+    int rc = 0;
+    for (unsigned i = 0; i < options->jobs; i++) {
+        fflush(NULL);
+        jobs[i] = fork();
+        if (jobs[i] == 0) {
+            die_with_parent();
+            signal(SIGTERM, stop_job);
+            options->round.round = i;
+            exit(run_rounds(options, options->jobs, argv));
+        }
+    }
+    for (unsigned left = options->jobs; left > 0; left--) {
+        int status = 0;
+        pid_t pid = wait(&status);
+        int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+        for (unsigned i = 0; i < options->jobs; i++) {
+            if (jobs[i] == pid) {
+                jobs[i] = 0;
+            } else if (jobs[i] > 0 && code != 0) {
+                kill(jobs[i], SIGTERM);
+            }
+        }
+        rc = rc == 0 ? code : rc;
+    }
+    return rc;
 }
 
 int main(int argc, char **argv)
@@ -216,6 +304,7 @@ int main(int argc, char **argv)
     struct options options = {
         .round = {.seed = (uint64_t)time(NULL), .threads = 4, .seconds = 3, .result_fd = -1},
         .seconds = 10,
+        .jobs = 1,
     };
     if (!parse(argc, argv, &options)) {
         fputs(usage, stderr);
@@ -224,24 +313,8 @@ int main(int argc, char **argv)
     if (options.child) {
         return round_run(&options.round);
     }
-    struct round_result sum = {0};
-    double end = now_s() + options.seconds;
-    int rc = 0;
-    unsigned rounds = 0;
-    do {
-        double left = end - now_s();
-        if (!options.one && left < options.round.seconds) {
-            options.round.seconds = left;
-        }
-        rc = run_round(&options, argv, &sum);
-        rounds++;
-        options.round.round++;
-    } while (rc == 0 && !options.one && end - now_s() > 0.3);
-    printf("stress: seed %#llx: %u rounds, %llu steps, %llu allocations: %s\n",
-           (unsigned long long)options.round.seed, rounds, (unsigned long long)sum.steps,
-           (unsigned long long)sum.allocs,
-           rc == 0    ? "all right"
-           : rc == 77 ? "skipped"
-                      : "FAILED");
-    return rc < 0 ? 1 : rc;
+    if (options.one || options.jobs == 1) {
+        return run_rounds(&options, 1, argv);
+    }
+    return run_jobs(&options, argv);
 }

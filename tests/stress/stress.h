@@ -24,7 +24,7 @@ enum { PLACES = 2, STREAMS = 6, BLOCKS = 16, CHECKS = 256, LEAVING = 32 };
 /* What an injected failure returns: no fault of the context, as a driver short of memory does. */
 #define INJECTED CUDA_ERROR_OUT_OF_MEMORY
 
-enum kernel { FILL, CHECK, ADD, COPY, SPIN, SIGNAL, WAITFLAG, KERNELS };
+enum kernel { FILL, CHECK, ADD, COPY, SPIN, SIGNAL, WAITFLAG, FAULT, KERNELS };
 
 /* A context that the threads work in. It ends and begins anew, which makes it another life. */
 struct place {
@@ -108,6 +108,7 @@ struct stress {
     _Atomic bool over;       /* the process exits under the threads: nothing is wrong any more */
     _Atomic uint64_t allocs; /* successful cuMemAlloc calls */
     _Atomic uint64_t steps;
+    bool faults; /* some kernel has faulted */
     struct place places[PLACES];
 };
 
