@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from tool import build, check, rows, table
+from tool import build, check, cli, rows, table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ROW = {
@@ -35,6 +35,20 @@ class Tree(unittest.TestCase):
         for row in rows.load(ROOT):
             self.assertIn(table.cell(row.rule), written, "run scripts/sabotage check --write")
 
+    def test_stress_hunts_all_kinds(self) -> None:
+        hunted = rows.load_hunted(ROOT)
+        names = [row.name for _, row in hunted]
+        self.assertGreaterEqual(len(names), 20)
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual({kind for kind, _ in hunted}, set(rows.KINDS))
+        for path in (ROOT / rows.HUNTED).glob("*.json"):
+            self.assertIn(path.stem, names)
+        text = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
+        written = text.split(table.HUNT_BEGIN)[1].split(table.HUNT_END)[0]
+        for kind, row in hunted:
+            line = f"| {kind} | {table.cell(row.rule)} |"
+            self.assertIn(line, written, "run scripts/sabotage hunt --write")
+
 
 class Rows(unittest.TestCase):
     """One row."""
@@ -59,6 +73,19 @@ class Rows(unittest.TestCase):
         for data in wrong:
             with self.assertRaises(rows.RowError):
                 rows.parse("one", data)
+
+    def test_hunted_are_a_kind_and_a_name(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / rows.HUNTED).mkdir(parents=True)
+            (root / rows.HUNTED / "one.json").write_text(str(ROW).replace("'", '"'))
+            listed = root / rows.HUNTED / "hunted.txt"
+            listed.write_text("# words\nlock one\n")
+            self.assertEqual(rows.load_hunted(root), [("lock", rows.parse("one", ROW))])
+            for wrong in ("luck one", "lock two", "lock", "lock one two"):
+                listed.write_text(wrong)
+                with self.assertRaises(rows.RowError):
+                    rows.load_hunted(root)
 
     def test_rows_of_a_tree_that_rotted(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -106,13 +133,37 @@ class Results(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "T.md"
             path.write_text(f"a\n{table.BEGIN}\nold\n{table.END}\nb\n")
-            table.write(path, [outcome])
+            table.write(path, table.markdown([outcome]))
             text = path.read_text()
             self.assertTrue(text.startswith(f"a\n{table.BEGIN}\n| rule |"))
             self.assertTrue(text.endswith(f"y \\| z |\n{table.END}\nb\n"))
             path.write_text("no marks")
             with self.assertRaises(ValueError):
-                table.write(path, [outcome])
+                table.write(path, table.markdown([outcome]))
+
+    def test_stress_says_first_what_was_wrong(self) -> None:
+        text = (
+            "stress: seed 0x2 round 6 thread 1 step 9 (duet): word 0 is 0x1, not 0x2 (block.c:9)\n"
+            "     0.052 ms ago, thread 1 step 9: write 0x1\n"
+            "stress: seed 0x2 round 6 failed. Its settings: ...\n"
+            "stress: again: stress --seed 0x2 --round 6\n"
+        )
+        failures = check.failures_of("stress/zone", "FAIL", text, 1)
+        self.assertEqual(failures[0].how, "(duet): word 0 is 0x1, not 0x2")
+
+    def test_table_of_the_hunt(self) -> None:
+        row = rows.parse("one", ROW)
+        failures = [check.Failure("t", "", "x")]
+        found = [check.Outcome(row, failures, seconds=seconds) for seconds in (1.0, 9.0, 2.0)]
+        late = check.Outcome(row, failures, seconds=61.0)
+        cli.judge_time(found[0])
+        cli.judge_time(late)
+        self.assertFalse(late.is_caught())
+        text = table.hunted({"one": "lock"}, [found, [*found, late]])
+        self.assertIn("| lock | Numbers are positive | 2.0 s | x |", text)
+        self.assertIn(
+            "| lock | Numbers are positive | missed 1 of 4 | found after 61 s only |", text
+        )
 
 
 class Copies(unittest.TestCase):

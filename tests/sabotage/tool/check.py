@@ -18,6 +18,10 @@ NOT_OK = re.compile(r"^not ok \d+ (?:- )?(.*)$", re.MULTILINE)
 CHECK_CASE = re.compile(r"^\S+?:[^:]*:(\w+): (.*)$")
 PASSED = {"OK", "EXPECTEDFAIL"}
 SKIPPED = {"SKIP"}
+# What the stress run says first is what was wrong; how to repeat it comes last.
+STRESS = re.compile(
+    r"^stress: (?:seed \S+ round \d+ (?:thread \d+ step \d+ )?)?(.*)$", re.MULTILINE
+)
 ATTEMPTS = 3
 
 
@@ -39,6 +43,7 @@ class Outcome:
     passed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     problem: str = ""
+    seconds: float = 0.0  # how long the tests ran
 
     def is_caught(self) -> bool:
         """All tests and cases that the row names failed."""
@@ -49,6 +54,9 @@ def one_line(text: str) -> str:
     """The last line that says something and is not of a report, at most 160 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("zone[")]
+    stress = STRESS.search("\n".join(lines))
+    if stress:
+        return re.sub(r" \(\w+\.c:\d+\)$", "", stress[1])[:160]
     return lines[-1][:160] if lines else ""
 
 
@@ -122,39 +130,43 @@ class Bench:
 
     def check(self, row: Row) -> Outcome:
         """Removes the rule, runs the row's tests, and puts the rule back."""
-        outcome = Outcome(row)
+        # A race that the change opens need not be lost each time.
+        return self.outcomes(row, ATTEMPTS, until_caught=True)[-1]
+
+    def outcomes(self, row: Row, times: int, until_caught: bool = False) -> list[Outcome]:
+        """What became of the row each time."""
         tests = [test for test in row.caught_by if test in self.targets]
         if len(tests) < len(row.caught_by):
             missing = sorted(set(row.caught_by) - set(tests))
-            outcome.problem = f"there is no test {', '.join(missing)}"
-            return outcome
+            return [Outcome(row, problem=f"there is no test {', '.join(missing)}")]
         path = self.source / row.file
         try:
             whole = path.read_text(encoding="utf-8")
             changed = row.apply(whole)
         except (RowError, OSError) as error:
-            outcome.problem = str(error)
-            return outcome
+            return [Outcome(row, problem=str(error))]
         build.put(path, changed.encode())
+        found: list[Outcome] = []
         try:
-            # A race that the change opens need not be lost each time.
-            for _ in range(ATTEMPTS):
+            while len(found) < times and not (until_caught and found and found[-1].is_caught()):
                 outcome = Outcome(row)
                 for one in self.run_tests(tests):
                     self.take(outcome, one)
                 self.judge(outcome)
-                if outcome.is_caught():
-                    break
+                found.append(outcome)
         except build.BuildError as error:
-            outcome.problem = f"does not build: {error}" if self.log else "does not build"
+            problem = f"does not build: {error}" if self.log else "does not build"
+            found.append(Outcome(row, problem=problem))
         finally:
             build.put(path, whole.encode())
-        return outcome
+        return found
 
     def take(self, outcome: Outcome, one: dict[str, object]) -> None:
         """Adds one test's result."""
         name, result = str(one["name"]), str(one["result"])
         name = name.rsplit(" / ", 1)[-1]
+        duration = one.get("duration")
+        outcome.seconds += duration if isinstance(duration, float) else 0.0
         if result in PASSED:
             outcome.passed.append(name)
         elif result in SKIPPED:

@@ -5,6 +5,9 @@
  "file": path, "old": text that occurs exactly once in it, "new": what stands there instead,
  "caught_by": names of meson tests, "cases": what in them must fail (may be empty)}
 old and new may be lists of lines.
+
+tests/sabotage/stress/hunted.txt lists rows that the stress run must find by itself, "kind name" a
+line. They are those above or, where only stress notices, others beside it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+KINDS = ("fence", "order", "lock", "bound", "state")
+HUNTED = Path("tests") / "sabotage" / "stress"
 KEYS = {"name", "rule", "file", "old", "new", "caught_by", "cases"}
 
 
@@ -66,16 +71,30 @@ def parse(name: str, data: Any) -> Row:
     return row
 
 
-def load(root: Path) -> list[Row]:
+def load(root: Path, folder: Path = HUNTED.parent) -> list[Row]:
     """All rows of a source tree, by name."""
     rows = []
-    for path in sorted((root / "tests" / "sabotage").glob("*.json")):
+    for path in sorted((root / folder).glob("*.json")):
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise RowError(f"{path.stem}: not JSON: {error}") from error
         rows.append(parse(path.stem, data))
     return rows
+
+
+def load_hunted(root: Path) -> list[tuple[str, Row]]:
+    """The rows that stress must find, each with its kind."""
+    known = {row.name: row for row in [*load(root), *load(root, HUNTED)]}
+    found = []
+    for line in (root / HUNTED / "hunted.txt").read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        if len(words) != 2 or words[0] not in KINDS or words[1] not in known:
+            raise RowError(f"hunted.txt: not a kind and the name of a row: {line}")
+        found.append((words[0], known[words[1]]))
+    return found
 
 
 def pick(rows: list[Row], names: list[str]) -> list[Row]:
@@ -91,7 +110,7 @@ def problems(root: Path) -> list[str]:
     """What is wrong with the rows of a tree: each must still apply to its file."""
     found = []
     try:
-        rows = load(root)
+        rows = [*load(root), *load(root, HUNTED)]
     except RowError as error:
         return [str(error)]
     for row in rows:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 from .check import Failure, Outcome
 
 BEGIN = "<!-- written by scripts/sabotage check --write -->"
 END = "<!-- end of what scripts/sabotage writes -->"
+HUNT_BEGIN = "<!-- written by scripts/sabotage hunt --write -->"
+HUNT_END = "<!-- end of what scripts/sabotage hunt writes -->"
 HOW_MAX = 110
 
 
@@ -43,11 +46,26 @@ def markdown(outcomes: list[Outcome]) -> str:
     return "\n".join([*head, *(line(outcome) for outcome in outcomes)])
 
 
-def write(path: Path, outcomes: list[Outcome]) -> None:
-    """Puts the table between the marks."""
+def hunted(kinds: dict[str, str], hunts: list[list[Outcome]]) -> str:
+    """The table of what stress found, from all runs of each row."""
+    lines = ["| kind | rule | found after | how |", "| --- | --- | --- | --- |"]
+    for outcomes in hunts:
+        row = outcomes[0].row
+        missed = [outcome for outcome in outcomes if not outcome.is_caught()]
+        if missed:
+            when, how = f"missed {len(missed)} of {len(outcomes)}", missed[0].problem
+        else:
+            when = f"{statistics.median(outcome.seconds for outcome in outcomes):.1f} s"
+            how = outcomes[0].failures[0].how
+        lines.append(f"| {kinds[row.name]} | {cell(row.rule)} | {when} | {cell(how)} |")
+    return "\n".join(lines)
+
+
+def write(path: Path, content: str, begin: str = BEGIN, end: str = END) -> None:
+    """Puts a table between its marks."""
     text = path.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
+    if text.count(begin) != 1 or text.count(end) != 1:
         raise ValueError(f"{path}: the two marks of the table are not there")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    path.write_text(f"{before}{BEGIN}\n{markdown(outcomes)}\n{END}{after}", encoding="utf-8")
+    before, rest = text.split(begin)
+    after = rest.split(end)[1]
+    path.write_text(f"{before}{begin}\n{content}\n{end}{after}", encoding="utf-8")
