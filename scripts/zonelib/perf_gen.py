@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/PERFORMANCE.md from the result files of scripts/gpu-test and scripts/bench.
+"""Writes docs/PERFORMANCE.md, and the numbers in README.md, from the result files of
+scripts/gpu-test and scripts/bench.
 
 For each check the newest file in results/ that ran it counts; with --check nothing is written, and
-the exit status is 1 if the page is not what the results say.
+the exit status is 1 if a page is not what the results say.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from zonelib import headline  # noqa: E402
+
 INTRO = """\
 # Performance
 
@@ -182,16 +187,22 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "PERFORMANCE.md")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     options = parser.parse_args()
-    text = page(load(options.results))
-    if not options.check:
-        options.page.write_text(text, encoding="utf-8")
-        return 0
-    current = options.page.read_text(encoding="utf-8") if options.page.exists() else ""
-    if current != text:
-        print(f"{options.page} is not what {options.results} says: run {Path(__file__).name}")
-        return 1
-    return 0
+    results = load(options.results)
+    readme = options.readme.read_text(encoding="utf-8")
+    wanted = {
+        options.page: page(results),
+        options.readme: headline.put(readme, newest_tests(results)),
+    }
+    stale = 0
+    for path, text in wanted.items():
+        if not options.check:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            print(f"{path} is not what {options.results} says: run {Path(__file__).name}")
+            stale = 1
+    return stale
 
 
 if __name__ == "__main__":

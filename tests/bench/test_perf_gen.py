@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from zonelib import perf_gen
+from zonelib import headline, perf_gen
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,8 +79,10 @@ class Page(unittest.TestCase):
     def test_check_tells_a_page_that_is_behind(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "page.md"
+            readme = Path(folder) / "readme.md"
+            readme.write_text(f"a\n{headline.BEGIN}\nold\n{headline.END}\nb\n")
             command = [sys.executable, str(ROOT / "scripts" / "zonelib" / "perf_gen.py")]
-            command += ["--results", folder, "--page", str(page)]
+            command += ["--results", folder, "--page", str(page), "--readme", str(readme)]
 
             def run(*more: str) -> int:
                 return subprocess.run([*command, *more], stdout=subprocess.DEVNULL).returncode
@@ -88,8 +90,31 @@ class Page(unittest.TestCase):
             self.assertEqual(run("--check"), 1)
             self.assertEqual(run(), 0)
             self.assertEqual(run("--check"), 0)
+            self.assertNotIn("old", readme.read_text())
             page.write_text(page.read_text() + "edited\n")
             self.assertEqual(run("--check"), 1)
+
+    def test_headline_takes_what_was_measured_from_the_newest_run(self) -> None:
+        pair = {"static native": {"single_64KiB_ns": 73247.6}}
+        old = {**pair, "static zone": {"single_64KiB_ns": 150.0}}
+        new = {**pair, "static zone": {"single_64KiB_ns": 132.635}}
+        four = {"native": {"total_ms": 50.0}}  # nothing under libzone
+        results = [
+            ("a.json", result("2026-01-01", "c", pair={"measured": old})),
+            (
+                "b.json",
+                result("2026-01-02", "d", pair={"measured": new}, four_streams={"measured": four}),
+            ),
+        ]
+        text = headline.put(
+            f"a\n{headline.BEGIN}\nold\n{headline.END}\nb\n", perf_gen.newest_tests(results)
+        )
+        self.assertIn("| A card, driver 580 | natively | with libzone |", text)
+        self.assertIn("| 73.2 µs | 0.133 µs |", text)
+        self.assertNotIn("four streams", text)
+        self.assertTrue(text.startswith("a\n") and text.endswith("\nb\n"))
+        with self.assertRaises(ValueError):
+            headline.put("no place", [])
 
 
 if __name__ == "__main__":
