@@ -16,6 +16,7 @@ static void make_devices(void)
 {
     count = sim_device_count();
     count = count > MAX_DEVICES ? MAX_DEVICES : count;
+    sim_neighbours_init();
     devices = sim_calloc((size_t)count, sizeof *devices);
     for (int i = 0; i < count; i++) {
         devices[i].ordinal = i;

@@ -78,7 +78,7 @@ void sim_heap_init(struct sim_device *device)
 
 bool sim_chunks_take(struct sim_device *device, size_t count)
 {
-    if (count > device->chunks - device->used_chunks) {
+    if (count > device->chunks - device->used_chunks || !sim_neighbours_take(device, count)) {
         return false;
     }
     device->used_chunks += count;
@@ -88,6 +88,7 @@ bool sim_chunks_take(struct sim_device *device, size_t count)
 void sim_chunks_give(struct sim_device *device, size_t count)
 {
     device->used_chunks -= count;
+    sim_neighbours_give(device, count);
 }
 
 uint64_t zsim_chunks(int ordinal)

@@ -198,7 +198,7 @@ CUresult sim_cuMemGetInfo_v2(size_t *free, size_t *total)
         return rc;
     }
     if (free) {
-        *free = (ctx->device->chunks - ctx->device->used_chunks) * SIM_CHUNK;
+        *free = (ctx->device->chunks - sim_neighbours_used(ctx->device)) * SIM_CHUNK;
     }
     if (total) {
         *total = ctx->device->chunks * SIM_CHUNK;

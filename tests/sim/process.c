@@ -199,6 +199,7 @@ static void read_knobs(void)
 static void at_exit(void)
 {
     atomic_store(&life, LIFE_OVER);
+    sim_neighbours_exit();
 }
 
 /* These work at any time: before cuInit, after a fork and while the process exits. */

@@ -329,6 +329,13 @@ bool sim_heap_touches(const struct sim_device *device, uintptr_t address);
 bool sim_heap_mapped(const struct sim_device *device, uintptr_t address, size_t bytes);
 int sim_heap_fd(const struct sim_device *device, uintptr_t address, size_t *ret_offset);
 bool sim_chunks_take(struct sim_device *device, size_t count);
+
+/* neighbours.c: what other processes take of a device. Lock held, but at exit. */
+void sim_neighbours_init(void);
+bool sim_neighbours_take(const struct sim_device *device, size_t count);
+void sim_neighbours_give(const struct sim_device *device, size_t count);
+size_t sim_neighbours_used(const struct sim_device *device); /* chunks, with this process's own */
+void sim_neighbours_exit(void);
 void sim_chunks_give(struct sim_device *device, size_t count);
 
 /* block.c: the allocations */
