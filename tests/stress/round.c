@@ -252,7 +252,9 @@ int round_run(const struct round_options *options)
         result->steps += atomic_load(&stress.threads[i].step);
     }
     if (stress.plan.ending == END_ABRUPT) {
-        /* As a program ends whose main function returns while its threads work. */
+        /* As a program ends whose main function returns while its threads work; but not under an
+         * operation that has to join threads of its own. */
+        world_enter();
         atomic_store(&stress.over, true);
         return 0;
     }
