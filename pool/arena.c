@@ -357,3 +357,17 @@ size_t zone_arena_idle(struct zone_arena *arena)
     pthread_mutex_unlock(&arena->lock);
     return bytes;
 }
+
+void zone_arena_look(struct zone_arena *arena, size_t *ret_run, size_t *ret_dead)
+{
+    *ret_dead = 0;
+    pthread_mutex_lock(&arena->lock);
+    *ret_run = zone_runs_largest(&arena->runs);
+    struct zone_segment *lists[] = {arena->used, arena->empty};
+    for (unsigned i = 0; i < 2; i++) {
+        for (const struct zone_segment *it = lists[i]; it; it = it->next) {
+            *ret_dead += it->dead > arena->guard ? it->dead - arena->guard : 0;
+        }
+    }
+    pthread_mutex_unlock(&arena->lock);
+}

@@ -77,6 +77,9 @@ struct zone_block *zone_arena_leave(struct zone_arena *arena, size_t bytes);
 void zone_arena_gone(struct zone_block *first);
 void zone_arena_kept(struct zone_arena *arena, struct zone_block *first);
 
+/* The largest run, and the bytes of blocks that are used no more because others may hold them. */
+void zone_arena_look(struct zone_arena *arena, size_t *ret_run, size_t *ret_dead);
+
 /* Bytes of the segments of which the program holds nothing: what giving back could free once all
  * is ready. */
 size_t zone_arena_idle(struct zone_arena *arena);

@@ -239,7 +239,7 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
              (idle < ROUNDS_WITHOUT_ANY || (given_ns > 0 && now - given_ns < CLEARING_NS) ||
               !rest || zone_registry_cached(pool->device) > 0));
     if (rc == ZONE_GPU_OUT_OF_MEMORY) {
-        zone_count_add(&pool->counts.ooms, 1);
+        zone_pool_refuse(pool, bytes, req_bytes);
     }
     return rc;
 }
@@ -254,6 +254,9 @@ int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
         int rc = pool->process->gpu->alloc(ret_addr, req_bytes);
         if (fault && rc == ZONE_GPU_OK) {
             atomic_store_explicit(&pool->fault, 0, memory_order_relaxed);
+        }
+        if (!fault && rc == ZONE_GPU_OUT_OF_MEMORY) {
+            zone_pool_refuse(pool, bytes, req_bytes);
         }
         return rc;
     }
@@ -302,9 +305,13 @@ int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr
     if (zone_pool_carve(pool, bytes, req_bytes, ret_addr)) {
         return ZONE_GPU_OK;
     }
-    return zone_pool_give_back(pool, SIZE_MAX) > 0
-               ? ladder_grow_whole(pool, bytes, req_bytes, ret_addr)
-               : rc;
+    if (zone_pool_give_back(pool, SIZE_MAX) > 0) {
+        rc = ladder_grow_whole(pool, bytes, req_bytes, ret_addr);
+    }
+    if (rc == ZONE_GPU_OUT_OF_MEMORY) {
+        zone_pool_refuse(pool, bytes, req_bytes);
+    }
+    return rc;
 }
 
 size_t zone_pool_rescue(struct zone_pool *pool, uint64_t *deadline_ns)

@@ -17,6 +17,7 @@
 #include "fence.h"
 #include "gpu.h"
 #include "ledger.h"
+#include "oom.h"
 #include "options.h"
 
 /* What all pools of the process share. Owned by the shim, outlives every pool. */
@@ -26,6 +27,9 @@ struct zone_process {
     /* How many allocations the host may read without asking while kernels write them (managed
      * memory). While there are any, free_order auto waits in the free as the driver does. */
     _Atomic int host_watched;
+    /* Says why an allocation failed; NULL: nobody wants to know. May take milliseconds. */
+    void (*explain)(const struct zone_oom *oom);
+    struct zone_oom_gate oom_gate;
 };
 
 /* Who frees: decides whether the free may wait. */
@@ -136,6 +140,12 @@ int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
 /* For an allocation that must not touch the fence (a capture is under way): the driver first, then
  * what is ready, then the driver again after giving back what is ready. */
 int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr);
+
+/* The driver, or a limit, has refused memory and the program is told so: counts it, and explains it
+ * when that is due (refuse.c). Without a pool: zone_refuse, for which the caller has filled in
+ * device, requested and bytes, and total in case the driver does not say; ctx is where to ask. */
+void zone_pool_refuse(struct zone_pool *pool, size_t bytes, size_t req_bytes);
+void zone_refuse(struct zone_process *process, void *ctx, struct zone_oom *oom);
 
 /* Takes a ready block of the class and hands it out; false if there is none. *ret_stamp as
  * zone_bin_take. */

@@ -9,6 +9,7 @@
 
 #include "base.h"
 #include "counters.h"
+#include "oom.h"
 
 #define ZONE_REPORT_DEVICES 16
 #define ZONE_REPORT_NOTES   8
@@ -30,6 +31,7 @@ struct zone_report {
     unsigned device_count;
     struct zone_report_device devices[ZONE_REPORT_DEVICES];
     struct zone_counters process; /* what belongs to no device, such as calls without a context */
+    const struct zone_oom *oom;   /* the failed allocation that was explained last; NULL: none */
     unsigned note_count;
     const char *notes[ZONE_REPORT_NOTES]; /* sentences without a newline */
 };

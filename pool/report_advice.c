@@ -72,9 +72,13 @@ static bool nothing_allocated(const struct zone_report *report, const struct zon
 static bool out_of_memory(const struct zone_report *report, const struct zone_counters *sum,
                           char *text, size_t size)
 {
-    (void)report;
     if (sum->ooms == 0) {
         return false;
+    }
+    if (report->oom) {
+        zone_text_append(text, size, "%s: %s", zone_oom_try(report->oom),
+                         zone_oom_why(report->oom));
+        return true;
     }
     zone_text_append(text, size,
                      "a smaller problem, or a GPU that nobody else uses: memory ran out after the "
@@ -184,8 +188,8 @@ static bool keeps_much(const struct zone_report *report, const struct zone_count
 void zone_report_advice(const struct zone_report *report, char *ret_text, size_t size)
 {
     static const advice_fn rules[] = {
-        device_fault,         pool_off,     nothing_allocated, out_of_memory,
-        others_out_of_memory, double_free,  throttled,         waits_as_natively,
+        device_fault,         pool_off,     out_of_memory, nothing_allocated,
+        others_out_of_memory, double_free,  throttled,     waits_as_natively,
         cache_given_back,     sizes_differ, keeps_much,
     };
     struct zone_counters sum;

@@ -38,6 +38,38 @@ static void write_counters(struct zone_out *out, const char *key,
     zone_json_close(out, '}');
 }
 
+/* The numbers of the explanation, and what it made of them. */
+static void write_oom(struct zone_out *out, const struct zone_oom *oom)
+{
+    zone_json_open(out, "out_of_memory", '{');
+    zone_json_number(out, "explained", oom->explained);
+    zone_json_number(out, "device", (uint64_t)oom->device);
+    zone_json_number(out, "requested_bytes", oom->requested);
+    zone_json_number(out, "needed_bytes", oom->bytes);
+    zone_json_number(out, "total_bytes", oom->total);
+    zone_json_number(out, "free_bytes", oom->free);
+    zone_json_number(out, "allocated_bytes", oom->allocated);
+    zone_json_number(out, "pending_bytes", oom->pending);
+    zone_json_number(out, "cached_bytes", oom->cached);
+    zone_json_number(out, "reclaimable_bytes", oom->reclaimable);
+    zone_json_number(out, "shared_bytes", oom->shared);
+    zone_json_number(out, "largest_bytes", oom->largest);
+    if (oom->others_known) {
+        zone_json_number(out, "other_processes", oom->others);
+        zone_json_number(out, "other_bytes", oom->others_bytes);
+    }
+    zone_json_number(out, "rest_bytes", zone_oom_rest(oom));
+    if (oom->refuser) {
+        zone_json_string(out, "limit_option", oom->refuser);
+        zone_json_number(out, "limit_bytes", oom->limit);
+        zone_json_number(out, "limit_used_bytes", oom->limit_used);
+    }
+    zone_json_string(out, "verdict", zone_oom_word(oom));
+    zone_json_string(out, "why", zone_oom_why(oom));
+    zone_json_string(out, "try", zone_oom_try(oom));
+    zone_json_close(out, '}');
+}
+
 static void write_string(struct zone_out *out, const char *key, const char *value)
 {
     zone_json_string(out, key, value ? value : "");
@@ -71,6 +103,9 @@ int zone_report_json(const struct zone_report *report, zone_report_write_fn writ
     zone_json_close(&out, ']');
     write_counters(&out, "process", &report->process);
     write_counters(&out, "total", &sum);
+    if (report->oom) {
+        write_oom(&out, report->oom);
+    }
     zone_json_open(&out, "notes", '[');
     for (unsigned i = 0; i < report->note_count; i++) {
         zone_json_string(&out, NULL, report->notes[i]);

@@ -16,6 +16,13 @@
 
 enum { CONTEXT_ALIASES = 256, DEVICE_NAME = 64 };
 
+/* What the driver said of a device when it was first used. */
+struct device {
+    char name[DEVICE_NAME];
+    unsigned char uuid[ZONE_CONTEXT_UUID];
+    bool has_uuid;
+};
+
 struct alias {
     CUcontext ctx;
     struct zone_pool *pool;
@@ -33,7 +40,7 @@ static struct alias aliases[CONTEXT_ALIASES]; /* lock */
 static unsigned alias_count;                  /* lock */
 static _Atomic unsigned generation = 1;
 static _Thread_local struct last_context last;
-static char device_names[ZONE_OPTIONS_DEVICES][DEVICE_NAME];
+static struct device devices[ZONE_OPTIONS_DEVICES]; /* const once seen */
 static _Atomic uint32_t devices_seen;
 
 static struct zone_pool *alias_find(CUcontext ctx)
@@ -68,17 +75,18 @@ struct zone_pool *zone_context_pool(const struct zone_driver *driver, CUcontext 
     return pool;
 }
 
-/* Keeps the name of a device for the report. Two threads may come here for the same one. */
-static void context_see_device(int device)
+/* Two threads may come here for the same one. */
+void zone_context_see_device(int device)
 {
-    char name[DEVICE_NAME] = "";
-    if (atomic_load(&devices_seen) & 1u << device) {
+    struct device seen = {.name = ""};
+    if (device < 0 || device >= ZONE_OPTIONS_DEVICES || atomic_load(&devices_seen) & 1u << device) {
         return;
     }
-    zone_gpu_device_name(device, name, sizeof(name));
+    zone_gpu_device_name(device, seen.name, sizeof(seen.name));
+    seen.has_uuid = zone_gpu_device_uuid(device, seen.uuid) == CUDA_SUCCESS;
     pthread_mutex_lock(&context_lock);
     if (!(atomic_load(&devices_seen) & 1u << device)) {
-        memcpy(device_names[device], name, sizeof(name));
+        devices[device] = seen;
         atomic_fetch_or(&devices_seen, 1u << device);
     }
     pthread_mutex_unlock(&context_lock);
@@ -93,7 +101,7 @@ struct zone_pool *zone_context_adopt(CUcontext ctx, CUdeviceptr dptr)
     }
     struct zone_pool *pool = zone_registry_make(zone_life_process(), &facts);
     if (pool) {
-        context_see_device(facts.device);
+        zone_context_see_device(facts.device);
         if (facts.ctx != (void *)ctx) {
             pthread_mutex_lock(&context_lock);
             if (alias_count < CONTEXT_ALIASES) {
@@ -117,7 +125,14 @@ void zone_context_devices(void (*visit)(int device, void *arg), void *arg)
 
 const char *zone_context_device_name(int device)
 {
-    return device_names[device];
+    return devices[device].name;
+}
+
+const unsigned char *zone_context_device_uuid(int device)
+{
+    bool seen =
+        device >= 0 && device < ZONE_OPTIONS_DEVICES && atomic_load(&devices_seen) & 1u << device;
+    return seen && devices[device].has_uuid ? devices[device].uuid : NULL;
 }
 
 /* Green contexts are told apart by handles that are used again after their end: all are forgotten

@@ -7,6 +7,8 @@
 #include "driver.h"
 #include "registry.h"
 
+#define ZONE_CONTEXT_UUID 16 /* bytes */
+
 /* The current context of the calling thread (*ret_ctx, NULL if it has none) and its pool, NULL if
  * it has none yet. One driver call of about 13 ns; no lock when the thread asked about the same
  * context last. */
@@ -17,8 +19,14 @@ struct zone_pool *zone_context_pool(const struct zone_driver *driver, CUcontext 
  * pooled then. */
 struct zone_pool *zone_context_adopt(CUcontext ctx, CUdeviceptr dptr);
 
-/* Calls visit(ordinal, arg) for every device that ever had a pool, in order. */
+/* Keeps what the report and the explanation of a failure say of a device. */
+void zone_context_see_device(int device);
+
+/* Calls visit(ordinal, arg) for every device seen, in order. */
 void zone_context_devices(void (*visit)(int device, void *arg), void *arg);
 
 /* The name of such a device, as the driver gave it. */
 const char *zone_context_device_name(int device);
+
+/* Its UUID, NULL if the driver did not say. */
+const unsigned char *zone_context_device_uuid(int device);

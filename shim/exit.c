@@ -7,6 +7,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "explain.h"
 #include "glibc.h"
 #include "life.h"
 #include "meta.h"
@@ -117,6 +118,7 @@ static void exit_fill(struct zone_report *report)
     report->program = program;
     report->version = ZONE_VERSION;
     report->options = options;
+    report->oom = zone_explain_last();
     zone_context_devices(exit_add_device, report);
     report->process.bookkeeping_bytes.current = zone_meta_bytes();
 #define X(name) report->process.name = atomic_load(&zone_tally.name);

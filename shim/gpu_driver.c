@@ -271,3 +271,9 @@ void zone_gpu_device_name(int device, char *ret_name, size_t size)
     ret_name[0] = '\0';
     ZONE_REAL(gpu_driver(), cuDeviceGetName)(ret_name, (int)size, device);
 }
+
+int zone_gpu_device_uuid(int device, unsigned char *ret_uuid)
+{
+    zone_fn_cuDeviceGetUuid_v2 ask = ZONE_REAL(gpu_driver(), cuDeviceGetUuid_v2);
+    return ask ? ask(ret_uuid, device) : CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -6,7 +6,9 @@
 #include "life.h"
 
 #include "exit.h"
+#include "explain.h"
 #include "glibc.h"
+#include "report.h"
 #include "zone_gpu_driver.h"
 
 #include <errno.h>
@@ -192,6 +194,9 @@ static void life_start_locked(void)
     life_configure();
     life_process.options = &life_options;
     life_process.gpu = zone_gpu_driver();
+    if (zone_report_kind(secure_getenv("ZONE_REPORT")) != ZONE_REPORT_NONE) {
+        life_process.explain = zone_explain;
+    }
     zone_exit_register();
     page->on = true;
     atomic_store_explicit(&zone_life_page, page, memory_order_release);

@@ -7,6 +7,7 @@
  */
 #include "capture.h"
 #include "context.h"
+#include "explain.h"
 #include "hooks.h"
 #include "life.h"
 #include "managed.h"
@@ -58,6 +59,9 @@ static ZONE_COLD CUresult memory_first(const struct zone_driver *driver, CUconte
     while (zone_retry_worth(driver, rc, &tries)) {
         /* Another context's pool may hold what this one lacks. */
         rc = zone_retry_done(ZONE_REAL(driver, cuMemAlloc_v2)(dptr, exact ? bytes : class));
+    }
+    if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
+        zone_explain_first(driver, ctx, bytes);
     }
     if (rc == CUDA_SUCCESS && class > 0) {
         uint64_t ns = process->gpu->now_ns() - start;

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #define ZONE_TALLIES(X)                                                                            \
+    X(ooms)                                                                                        \
     X(exit_waits)                                                                                  \
     X(retries)                                                                                     \
     X(retries_rescued)                                                                             \

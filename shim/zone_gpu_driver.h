@@ -24,5 +24,8 @@ bool zone_gpu_is_managed(CUdeviceptr dptr);
 int zone_gpu_shared_probe(CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr,
                           CUipcMemHandle *ret_handle);
 
+/* The 16 bytes that tell a device from all others. 0 or the driver's code. */
+int zone_gpu_device_uuid(int device, unsigned char *ret_uuid);
+
 /* The name of a device; "" if the driver does not say. */
 void zone_gpu_device_name(int device, char *ret_name, size_t size);

@@ -21,6 +21,7 @@ static void make_devices(void)
     for (int i = 0; i < count; i++) {
         devices[i].ordinal = i;
         devices[i].chunks = sim_memory_mb() / 2;
+        devices[i].used_chunks = i == 0 ? sim_neighbours_mb() / 2 : 0;
         sim_heap_init(&devices[i]);
     }
 }

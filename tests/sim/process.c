@@ -108,6 +108,16 @@ size_t sim_memory_mb(void)
     return (size_t)knob("ZSIM_MEMORY_MB", 4096);
 }
 
+size_t sim_neighbours_mb(void)
+{
+    size_t sum = 0;
+    const char *text = getenv("ZSIM_NEIGHBOURS");
+    while (text && (text = strchr(text, ':')) != NULL) {
+        sum += strtoul(++text, NULL, 10);
+    }
+    return sum;
+}
+
 int sim_device_count(void)
 {
     return (int)knob("ZSIM_DEVICES", 1);

@@ -236,6 +236,7 @@ pthread_mutex_t *sim_lock_for_wait(void);
 CUresult sim_enter(enum sim_symbol symbol, bool implemented);
 void sim_leave(enum sim_symbol symbol, CUresult rc);
 size_t sim_memory_mb(void);
+size_t sim_neighbours_mb(void); /* what other processes hold of the first device */
 int sim_device_count(void);
 int sim_driver_version(void);
 double sim_time_scale(void);

@@ -44,6 +44,22 @@ static inline void sample_full(struct zone_report *ret_report)
 {
     sample_small(ret_report);
     ret_report->options = "max_pending_mb:512,free_order:event";
+    static const struct zone_oom oom = {.device = 2,
+                                        .requested = 3 * ZONE_GIB - 1,
+                                        .bytes = 3 * ZONE_GIB,
+                                        .total = 16 * ZONE_GIB,
+                                        .free = ZONE_GIB,
+                                        .allocated = 8 * ZONE_GIB,
+                                        .pending = ZONE_GIB / 2,
+                                        .cached = ZONE_GIB / 2,
+                                        .others_known = true,
+                                        .others = 2,
+                                        .others_bytes = 5 * ZONE_GIB,
+                                        .refuser = "max_reserved_mb",
+                                        .limit = 10 * ZONE_GIB,
+                                        .limit_used = 9 * ZONE_GIB,
+                                        .explained = 4};
+    ret_report->oom = &oom;
     ret_report->note_count = 2;
     ret_report->notes[0] = "a note with \"quotes\" and a \\";
     ret_report->notes[1] = "another note";

@@ -64,6 +64,21 @@ class Report(unittest.TestCase):
         self.assertIn(f"not freed: {total['allocation']['current']} allocations", text)
         self.assertIn(f"try: {report['try']}\n", text)
 
+    def test_out_of_memory(self) -> None:
+        oom = self.report("full")["out_of_memory"]
+        self.assertEqual(
+            oom["total_bytes"],
+            sum(
+                oom[part + "_bytes"]
+                for part in ("free", "allocated", "pending", "cached", "other", "rest")
+            ),
+        )
+        self.assertEqual(oom["verdict"], "limit")
+        self.assertNotIn("out_of_memory", self.report("small"))
+        stats = STATS.read_text(encoding="utf-8")
+        for name in oom:
+            self.assertIn(f"`{name}`", stats)
+
     def test_every_line_is_explained(self) -> None:
         stats = STATS.read_text(encoding="utf-8")
         for line in sample("full", "text").splitlines():

@@ -193,10 +193,10 @@ static void advice_case(int which)
         report.options = "backend:off";
         break;
     case 2:
-        c->allocation.allocated = 0;
+        c->ooms = 1;
         break;
     case 3:
-        c->ooms = 1;
+        c->allocation.allocated = 0;
         break;
     case 4:
         c->retries = 2;
@@ -232,8 +232,8 @@ START_TEST(advice)
     static const char *const expected[] = {
         "run it with ZONE_DISABLE=1",
         "without backend:off",
-        "nothing; the program allocated",
         "a smaller problem",
+        "nothing; the program allocated",
         "a larger min_free_mb: 1 calls",
         "to find the second free",
         "a larger max_pending_mb: frees waited 812 ms",

@@ -32,6 +32,7 @@ static const char *const names[] = {
     "cuEventSynchronize",
     "cuDevicePrimaryCtxGetState",
     "cuDeviceGetName",
+    "cuDeviceGetUuid_v2",
     "cuStreamIsCapturing",
     "cuStreamIsCapturing_ptsz",
     "cuStreamGetCtx",
@@ -170,7 +171,7 @@ static void work(void)
 /* When a device is first used. */
 static bool at_first_only(const char *name)
 {
-    return strcmp(name, "cuDeviceGetName") == 0;
+    return strcmp(name, "cuDeviceGetName") == 0 || strcmp(name, "cuDeviceGetUuid_v2") == 0;
 }
 
 static void start(void)
