@@ -92,6 +92,8 @@ static ZONE_COLD CUresult memory_past_pool(const struct zone_driver *driver, str
     if (rc == CUDA_SUCCESS) {
         size_t class = (bytes + ZONE_BIN_STEP - 1) / ZONE_BIN_STEP * ZONE_BIN_STEP;
         zone_pool_adopt(pool, *dptr, class, bytes, process->gpu->now_ns() - start);
+    } else if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
+        zone_pool_refuse(pool, bytes, bytes);
     }
     return rc;
 }
