@@ -46,6 +46,7 @@ PROGRAMS = (
     Program("counts_static", "counts.c"),
     Program("counts_shared", "counts.c", SHARED),
     Program("counts_driver", "counts.c", DRIVER),
+    Program("scale", "scale.c"),
     Program("walk", "walk.c", ("-cudart", "none", "-ldl")),
 )
 

@@ -2,7 +2,7 @@
 """A full card, a device fault, a reset: memory is not lost and errors stay the driver's."""
 
 from .context import Case, Context
-from .record import Test, median_of
+from .record import Test, best_of, counter, median_of, ratio
 
 FILL_METRICS = (
     "fill_mixed",
@@ -75,3 +75,35 @@ def reset(ctx: Context, test: Test) -> None:
         first, now = zone.get("free_first"), zone.get(name)
         lost = first - now if isinstance(first, float) and isinstance(now, float) else None
         test.require(f"bytes lost: free_first - {name}", lost, "<=", NOISE_BYTES)
+
+
+def scale(ctx: Context, test: Test) -> None:
+    """Natively a thousand only: a million take a minute each to make."""
+    few, many = ctx.program("scale", "1000"), ctx.program("scale", "1000000")
+    done = ctx.repeat(
+        test,
+        [
+            Case("native, 1000", few, reps=1),
+            Case("zone, 1000", few, zone=True),
+            Case("zone, 1000000", many, zone=True, timeout_s=90),
+        ],
+    )
+    for label, runs in done.items():
+        test.measured[label] = {name: best_of(runs, name) for name in ("pair_ns", "ordered_ns")}
+    for name in ("pair_ns", "ordered_ns"):
+        few_ns, many_ns = test.measured["zone, 1000"][name], test.measured["zone, 1000000"][name]
+        test.require(f"{name}: a million blocks / a thousand", ratio(many_ns, few_ns), "<=", 3.0)
+    report = done["zone, 1000000"][-1].report
+    records = counter(report, "bookkeeping_bytes", "current")
+    live = counter(report, "allocation", "peak")
+    test.require("bytes of records a live block", ratio(records, live), "<=", 120)
+
+
+def random_fit(ctx: Context, test: Test) -> None:
+    programs = "15" if ctx.quick else "100"
+    command = [str(ctx.build_dir / "tests" / "victims" / "random_fit"), programs]
+    run = ctx.run(test, Case("zone", command, zone=True, timeout_s=400))
+    test.require_ran([run])
+    for name in ("programs", "complete_natively", "complete_with_libzone", "complete_when_cut"):
+        test.measured[name] = run.metrics.get(name)
+    test.require("complete natively, not with libzone", run.metrics.get("lost"), "==", 0)

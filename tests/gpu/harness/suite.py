@@ -53,6 +53,8 @@ CHECKS = (
     Check("jax", "JAX, two allocators", checks_frameworks.jax, True),
     Check("victims", "the victims, by meson test", checks_driver.victims),
     Check("reset", "100 device resets", checks_memory.reset),
+    Check("scale", "a thousand and a million blocks", checks_memory.scale, True),
+    Check("random_fit", "random programs at 95 % of 4 GiB", checks_memory.random_fit),
     Check("sanitizer", "under compute-sanitizer", checks_driver.sanitizer, informational=True),
 )
 
