@@ -7,6 +7,7 @@
  */
 #include "pool.h"
 
+#include "limit.h"
 #include "registry.h"
 
 static size_t refuse_largest_freed(struct zone_pool *pool)
@@ -54,6 +55,20 @@ static void refuse_add_pool(struct zone_pool *pool, void *arg)
     }
 }
 
+/* The smaller of two options is the limit; the other one does not matter. */
+static void refuse_add_limit(const struct zone_options *options, struct zone_oom *oom)
+{
+    size_t limit = zone_limit_bytes(oom->device);
+    size_t used = zone_limit_used(oom->device);
+    if (limit == SIZE_MAX || (oom->bytes <= limit && used <= limit - oom->bytes)) {
+        return;
+    }
+    bool by_mb = limit == zone_options_bytes(options->max_reserved_mb.mb[oom->device]);
+    oom->refuser = by_mb ? "max_reserved_mb" : "per_process_memory_fraction";
+    oom->limit = limit;
+    oom->limit_used = used;
+}
+
 void zone_refuse(struct zone_process *process, void *ctx, struct zone_oom *oom)
 {
     if (!process->explain || !zone_oom_due(&process->oom_gate, process->gpu->now_ns())) {
@@ -63,6 +78,7 @@ void zone_refuse(struct zone_process *process, void *ctx, struct zone_oom *oom)
         oom->free = 0;
     }
     zone_registry_each(refuse_add_pool, oom);
+    refuse_add_limit(process->options, oom);
     process->explain(oom);
 }
 

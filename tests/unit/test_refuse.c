@@ -2,6 +2,7 @@
  *
  * What an allocation that fails tells, and what that costs.
  */
+#include "limit.h"
 #include "pool_fixture.h"
 
 #include <string.h>
@@ -155,6 +156,37 @@ START_TEST(what_no_device_has)
 }
 END_TEST
 
+/* The limit is named if it would have refused, by the option that sets it. */
+START_TEST(names_the_limit)
+{
+    struct zone_options options;
+    zone_options_init(&options);
+    options.max_reserved_mb.mb[0] = 32;
+    options.per_process_memory_fraction = ZONE_OPTIONS_ONE / 2;
+    zone_limit_set(&options, 0, ROOM * BLOCK);
+    const struct zone_options *before = pool_process.options;
+    pool_process.options = &options;
+    struct zone_oom oom = {.requested = 2 * BLOCK, .bytes = 2 * BLOCK};
+    zone_refuse(&pool_process, MODEL_CTX, &oom);
+    ck_assert_ptr_null(told.refuser);
+    model_advance(S);
+    oom = (struct zone_oom){.requested = 2 * BLOCK + 1, .bytes = 2 * BLOCK + 512};
+    zone_refuse(&pool_process, MODEL_CTX, &oom);
+    ck_assert_str_eq(told.refuser, "max_reserved_mb");
+    ck_assert_uint_eq(told.limit, 2 * BLOCK);
+    ck_assert_uint_eq(told.limit_used, 0);
+    options.max_reserved_mb.mb[0] = ZONE_OPTIONS_UNLIMITED;
+    zone_limit_set(&options, 0, ROOM * BLOCK);
+    model_advance(2 * S);
+    oom = (struct zone_oom){.requested = 5 * BLOCK, .bytes = 5 * BLOCK};
+    zone_refuse(&pool_process, MODEL_CTX, &oom);
+    ck_assert_str_eq(told.refuser, "per_process_memory_fraction");
+    ck_assert_uint_eq(told.limit, 4 * BLOCK);
+    pool_process.options = before;
+    zone_limit_set(before, 0, ROOM * BLOCK);
+}
+END_TEST
+
 START_TEST(while_capturing)
 {
     zone_addr_t addr = 3;
@@ -196,6 +228,7 @@ int main(void)
     tcase_add_test(tcase, all_contexts_of_the_device);
     tcase_add_test(tcase, trying_costs_no_more);
     tcase_add_test(tcase, what_no_device_has);
+    tcase_add_test(tcase, names_the_limit);
     tcase_add_test(tcase, while_capturing);
     tcase_add_test(tcase, without_a_pool);
     suite_add_tcase(suite, tcase);
