@@ -99,7 +99,8 @@ static _Atomic uintptr_t *page_slot(struct branch *branch, zone_addr_t addr)
 static struct zone_block *block_at(uintptr_t slot, zone_addr_t addr)
 {
     struct zone_block *block = slot_block(slot);
-    return block && block->addr == addr ? block : NULL;
+    /* The record may be getting another block's address just now. */
+    return block && __atomic_load_n(&block->addr, __ATOMIC_RELAXED) == addr ? block : NULL;
 }
 
 static uintptr_t slot_load_locked(_Atomic uintptr_t *at)
@@ -342,7 +343,7 @@ struct zone_block *zone_ptrmap_enter(const struct zone_block *like)
     if (!block) {
         return NULL;
     }
-    block->addr = like->addr;
+    __atomic_store_n(&block->addr, like->addr, __ATOMIC_RELAXED);
     block->bytes = like->bytes;
     block->req_bytes = like->req_bytes;
     block->stamp = 0;

@@ -18,7 +18,7 @@ static struct zone_block *enter(zone_addr_t addr)
 {
     struct zone_block *block = zone_block_new();
     ck_assert_ptr_nonnull(block);
-    block->addr = addr;
+    __atomic_store_n(&block->addr, addr, __ATOMIC_RELAXED);
     block->bytes = 512;
     atomic_store(&block->state, ZONE_BLOCK_LIVE);
     ck_assert(zone_ptrmap_set(block));
