@@ -24,10 +24,13 @@ void zone_pool_carve_init(struct zone_pool *pool)
     const struct zone_options *options = pool->process->options;
     zone_arena_init(&pool->small, SMALL_UNIT_BITS, (size_t)1 << SMALL_UNIT_BITS);
     zone_arena_init(&pool->large, LARGE_UNIT_BITS, 0);
-    pool->cuts_small = pool->total >= SMALL_DEVICE && pool->max_cached >= SMALL_SEGMENT;
+    /* A segment is zero where small memory of the driver's is not. */
+    pool->cuts_small =
+        options->zero_fill || (pool->total >= SMALL_DEVICE && pool->max_cached >= SMALL_SEGMENT);
     pool->cuts_large = carve_given(options, ZONE_OPTION_ID_large_segment_size_mb) ||
                        carve_given(options, ZONE_OPTION_ID_max_split_size_mb) ||
                        carve_given(options, ZONE_OPTION_ID_max_non_split_rounding_mb);
+    pool->rounds_large = pool->cuts_large || options->zero_fill;
     pool->small_rules = (struct zone_cut_rules){
         .max_split = SIZE_MAX, .max_over = SIZE_MAX, .min_rest = (size_t)1 << SMALL_UNIT_BITS};
     pool->large_rules =
@@ -71,7 +74,8 @@ static bool carve_how(struct zone_pool *pool, size_t bytes, struct carving *ret)
 static bool carve_may_grow(const struct zone_pool *pool, const struct carving *how, size_t bytes)
 {
     size_t guess = atomic_load_explicit(&pool->free_guess, memory_order_relaxed);
-    return how->segment == bytes || guess > pool->total / 100 * 15;
+    return how->segment == bytes || guess > pool->total / 100 * 15 ||
+           (bytes < ZONE_BIN_LARGE && pool->process->options->zero_fill);
 }
 
 size_t zone_pool_segment_size(struct zone_pool *pool, size_t bytes)
@@ -237,7 +241,7 @@ int zone_pool_free_cut(struct zone_block *block, enum zone_free_by by)
     struct zone_bin *bin = zone_bins_find(&pool->bins, block->bytes);
     atomic_store_explicit(&pool->open_frees, true, memory_order_relaxed);
     block->stamp = zone_fence_stamp(&pool->fence);
-    zone_bin_push(bin, block);
+    zone_pool_put(pool, bin, block);
     return ZONE_GPU_OK;
 }
 

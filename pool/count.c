@@ -77,6 +77,8 @@ void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret)
     ret->sync_wait_ns = load(&counts->sync_wait_ns);
     ret->trims = load(&counts->trims);
     ret->trimmed_bytes = load(&counts->trimmed_bytes);
+    ret->fills = load(&pool->fill.fills);
+    ret->filled_bytes = load(&pool->fill.bytes);
     ret->oom_rung = load(&counts->rungs);
     ret->oom_wait_ns = load(&counts->rung_wait_ns);
     ret->ooms = load(&counts->ooms);

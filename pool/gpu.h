@@ -40,6 +40,15 @@ struct zone_gpu {
     int (*wait)(void *event);
     /* Waits for all work of the context. */
     int (*synchronize)(void *ctx);
+    /* A stream of libzone's own, beside all others of the context and before them where both want
+     * the device. Refused while anything captures. */
+    int (*fill_open)(void *ctx, void **ret_stream);
+    /* Sets bytes of memory, later, in the order of the stream. Never waits. Refused like that. */
+    int (*fill)(void *ctx, void *stream, zone_addr_t addr, size_t bytes, unsigned char with);
+    /* Marks the end of what the stream was given so far in *event, which is made if it is NULL. */
+    int (*fill_mark)(void *ctx, void *stream, void **event);
+    /* query for such an event, which a capture does not forbid. */
+    int (*fill_done)(void *event);
     /* Free and total bytes of the device of the context. */
     int (*mem_info)(void *ctx, size_t *ret_free, size_t *ret_total);
     /* A monotonic clock in nanoseconds. */

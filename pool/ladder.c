@@ -26,6 +26,9 @@ static int ladder_driver_alloc(struct zone_pool *pool, size_t bytes, zone_addr_t
     *ret_ns = gpu->now_ns() - start;
     zone_count_add(&pool->counts.driver_allocs, 1);
     zone_count_add(&pool->counts.driver_alloc_ns, *ret_ns);
+    if (rc == ZONE_GPU_OK) {
+        zone_fill_fresh(pool, *ret_addr, bytes);
+    }
     return rc;
 }
 
@@ -59,6 +62,7 @@ static int ladder_grow_whole(struct zone_pool *pool, size_t bytes, size_t req_by
 {
     uint64_t ns;
     zone_addr_t addr;
+    bytes = zone_pool_whole_size(pool->process->options, bytes);
     int rc = ladder_driver_alloc(pool, bytes, &addr, &ns);
     if (rc != ZONE_GPU_OK) {
         return rc;
@@ -118,6 +122,7 @@ static bool ladder_rest(struct zone_pool *pool, size_t bytes, size_t req_bytes,
     }
     for (*ret_served = false; !*ret_fault;) {
         uint64_t stamp = 0;
+        zone_fill_advance(pool);
         struct zone_bin *bin = bytes > 0 ? zone_bins_find(&pool->bins, bytes) : NULL;
         if (bin) {
             *ret_served = zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp) ||
@@ -131,6 +136,7 @@ static bool ladder_rest(struct zone_pool *pool, size_t bytes, size_t req_bytes,
         }
         rest = zone_fence_ready(&pool->fence) >= ticket.epoch ||
                (ticket.published && zone_fence_ask(&pool->fence, gpu, ticket.epoch, ret_fault));
+        rest = rest && (!pool->fill.on || zone_fill_is_idle(pool));
         /* Without an event there is nothing to wait for. */
         if (rest || gpu->now_ns() >= deadline_ns || (gpu->record && !ticket.published)) {
             break;
@@ -266,6 +272,12 @@ int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
     }
     if (fault) {
         return zone_pool_note(pool, fault);
+    }
+    if (ZONE_UNLIKELY(pool->fill.on)) {
+        zone_fill_advance(pool);
+        if (bin && zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp)) {
+            return ZONE_GPU_OK;
+        }
     }
     if (zone_pool_carve(pool, bytes, req_bytes, ret_addr)) {
         return ZONE_GPU_OK;

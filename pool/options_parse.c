@@ -336,6 +336,28 @@ static void read_settings(struct zone_parser *parser)
     }
 }
 
+/* Settings that do not go together: which one does not count. */
+static void note_beside(struct zone_parser *parser, enum zone_option_id id, const char *text)
+{
+    char line[ZONE_OPTIONS_LINE] = "";
+    parser->key[0] = '\0';
+    zone_text_append(parser->key, sizeof(parser->key), "%s", zone_options_info(id)->key);
+    zone_text_append(line, sizeof(line), "%s: %s%s", parser->variable, parser->key, text);
+    say(parser, false, 0, line);
+}
+
+static void note_fills(struct zone_parser *parser)
+{
+    const struct zone_options *opt = parser->opt;
+    if (opt->zero_fill && opt->junk_fill) {
+        note_beside(parser, ZONE_OPTION_ID_junk_fill, " has no effect beside zero_fill");
+    }
+    if ((opt->zero_fill || opt->junk_fill) && opt->free_order == ZONE_FREE_ORDER_UNSAFE) {
+        note_beside(parser, ZONE_OPTION_ID_free_order,
+                    ":unsafe is served as event beside zero_fill and junk_fill");
+    }
+}
+
 int zone_options_parse_messages(struct zone_options *opt, const char *variable, const char *text,
                                 zone_options_message_fn message_fn, void *arg)
 {
@@ -354,6 +376,7 @@ int zone_options_parse_messages(struct zone_options *opt, const char *variable, 
     if (!zone_option_given(opt, zone_options_info(ZONE_OPTION_ID_max_non_split_rounding_mb))) {
         opt->max_non_split_rounding_mb = opt->large_segment_size_mb;
     }
+    note_fills(&parser);
     return parser.problems;
 }
 

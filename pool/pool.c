@@ -137,7 +137,7 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
     if (by == ZONE_FREE_BY_STREAM && !pool->process->gpu->record) {
         /* Without an event it could only wait, which natively it does not. */
         block->stamp = zone_fence_stamp(&pool->fence);
-        zone_bin_push(bin, block);
+        zone_pool_put(pool, bin, block);
         return ZONE_GPU_OK;
     }
     /* A small block's bytes are among the thread's already. */
@@ -160,11 +160,12 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
         return zone_pool_free_for_real(block);
     }
     block->stamp = ticket.epoch;
-    zone_bin_push(bin, block);
+    zone_pool_put(pool, bin, block);
     if (zone_gpu_is_fault(rc)) {
         return zone_pool_note(pool, rc);
     }
     if (by == ZONE_FREE_BY_STREAM) {
+        zone_fill_advance(pool);
         return ZONE_GPU_OK;
     }
     size_t pending = zone_fence_pending(&pool->fence);
@@ -185,7 +186,43 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
     if (!zone_gpu_is_fault(rc) && zone_ledger_cached(&pool->ledger) > pool->max_cached) {
         rc = zone_pool_shrink(pool, &ticket);
     }
+    if (!zone_gpu_is_fault(rc)) {
+        zone_fill_advance(pool); /* behind the free's own record, which is not about it */
+    }
     return zone_pool_note(pool, rc);
+}
+
+/* Records nothing: a small block, not yet due, with nothing to wait for. */
+static inline bool pool_free_is_light(struct zone_pool *pool, const struct zone_block *block)
+{
+    return block->bytes < ZONE_BIN_LARGE && !pool_record_due(pool, block->bytes) &&
+           !pool_waits(pool) && !atomic_load_explicit(&pool->tight, memory_order_relaxed);
+}
+
+static inline void pool_free_light(struct zone_pool *pool, struct zone_block *block)
+{
+    if (ZONE_UNLIKELY(!atomic_load_explicit(&pool->open_frees, memory_order_relaxed))) {
+        atomic_store_explicit(&pool->open_frees, true, memory_order_relaxed);
+    }
+    block->stamp = zone_fence_stamp(&pool->fence);
+}
+
+/* The free of a pool that is not fenced, or whose freed blocks are filled: then it is fenced, as a
+ * fill is work on another stream than the program's. */
+static ZONE_COLD int pool_free_odd(struct zone_pool *pool, struct zone_bin *bin,
+                                   struct zone_block *block, enum zone_free_by by)
+{
+    if (!pool->fill.on) {
+        block->stamp = 0;
+        zone_bin_push(bin, block);
+        return ZONE_GPU_OK;
+    }
+    if (!pool_free_is_light(pool, block)) {
+        return pool_free_recording(pool, bin, block, by);
+    }
+    pool_free_light(pool, block);
+    zone_fill_push(pool, block);
+    return ZONE_GPU_OK;
 }
 
 int zone_pool_free(struct zone_block *block, enum zone_free_by by)
@@ -197,18 +234,11 @@ int zone_pool_free(struct zone_block *block, enum zone_free_by by)
     }
     struct zone_bin *bin = zone_bins_find(&pool->bins, block->bytes);
     zone_pool_count_back(pool, block);
-    if (pool->order == ZONE_FREE_ORDER_UNSAFE) {
-        block->stamp = 0;
-        zone_bin_push(bin, block);
-        return ZONE_GPU_OK;
+    if (ZONE_UNLIKELY(pool->odd_frees)) {
+        return pool_free_odd(pool, bin, block, by);
     }
-    if (ZONE_LIKELY(block->bytes < ZONE_BIN_LARGE && !pool_record_due(pool, block->bytes) &&
-                    !pool_waits(pool) &&
-                    !atomic_load_explicit(&pool->tight, memory_order_relaxed))) {
-        if (ZONE_UNLIKELY(!atomic_load_explicit(&pool->open_frees, memory_order_relaxed))) {
-            atomic_store_explicit(&pool->open_frees, true, memory_order_relaxed);
-        }
-        block->stamp = zone_fence_stamp(&pool->fence);
+    if (ZONE_LIKELY(pool_free_is_light(pool, block))) {
+        pool_free_light(pool, block);
         zone_bin_push(bin, block);
         return ZONE_GPU_OK;
     }

@@ -15,6 +15,7 @@
 #include "bins.h"
 #include "counters.h"
 #include "fence.h"
+#include "fill.h"
 #include "gpu.h"
 #include "ledger.h"
 #include "oom.h"
@@ -63,12 +64,14 @@ struct zone_pool {
     struct zone_process *process; /* const */
     void *ctx;                    /* const while in use; NULL: the pool is free to be taken */
     void *leaving;                /* registry lock; ctx while it is being destroyed */
-    _Atomic int giving;         /* threads that give blocks back just now; the context must stay */
+    _Atomic int giving;         /* threads that give back or fill just now; the context must stay */
     _Atomic bool open_frees;    /* some free has recorded nothing since the last record */
     uint64_t ctx_id;            /* const; the driver's number of the context, 0 if unknown */
     int device;                 /* const; ordinal */
     bool primary;               /* const; the context is its device's primary one */
     enum zone_free_order order; /* const */
+    bool odd_frees;             /* const; order is unsafe, or freed blocks are filled */
+    bool rounds_large;          /* const; classes from 1 MiB up are multiples of 2 MiB */
     size_t budget;       /* const; pending bytes a free tolerates, or their cap if automatic */
     bool budget_is_auto; /* const; see pool_budget */
     size_t min_free;     /* const; device bytes to leave free */
@@ -87,6 +90,7 @@ struct zone_pool {
     struct zone_cut_rules small_rules; /* const */
     struct zone_cut_rules large_rules; /* const */
     struct zone_fence fence;
+    struct zone_fill fill;
     struct zone_bins bins;
     struct zone_arena small;
     struct zone_arena large;
@@ -151,6 +155,12 @@ void zone_refuse(struct zone_process *process, void *ctx, struct zone_oom *oom);
  * zone_bin_take. */
 bool zone_pool_reuse(struct zone_pool *pool, struct zone_bin *bin, size_t req_bytes,
                      zone_addr_t *ret_addr, uint64_t *ret_stamp);
+
+/* How many bytes to ask the driver for when a block of this class is to be a whole one. */
+static inline size_t zone_pool_whole_size(const struct zone_options *options, size_t bytes)
+{
+    return options->zero_fill && bytes < ZONE_FILL_SCRUBBED ? ZONE_FILL_SCRUBBED : bytes;
+}
 
 /* The driver's free, counted. Waits as it does: see gpu.h. */
 int zone_pool_driver_free(struct zone_pool *pool, zone_addr_t addr);
@@ -244,12 +254,23 @@ static inline void zone_pool_hand_out(struct zone_pool *pool, struct zone_block 
     atomic_store_explicit(&block->state, ZONE_BLOCK_LIVE, memory_order_release);
 }
 
+/* Where a freed block, already stamped, goes. */
+static inline void zone_pool_put(struct zone_pool *pool, struct zone_bin *bin,
+                                 struct zone_block *block)
+{
+    if (ZONE_UNLIKELY(pool->fill.on)) {
+        zone_fill_push(pool, block);
+    } else {
+        zone_bin_push(bin, block);
+    }
+}
+
 /* The class of a request: see zone_options_roundup. Where large blocks are cut, they start at
- * multiples of 2 MiB as natively, so their sizes are. */
+ * multiples of 2 MiB as natively, so their sizes are; where they must be zero, see fill.h. */
 static inline size_t zone_pool_class(const struct zone_pool *pool, size_t req_bytes)
 {
     size_t bytes = zone_options_roundup(pool->process->options, req_bytes);
-    if (ZONE_UNLIKELY(pool->cuts_large && bytes >= ZONE_BIN_LARGE)) {
+    if (ZONE_UNLIKELY(pool->rounds_large && bytes >= ZONE_BIN_LARGE)) {
         bytes = (bytes + 2 * ZONE_MIB - 1) & ~(2 * ZONE_MIB - 1); /* wraps to 0 near SIZE_MAX */
     }
     return bytes;

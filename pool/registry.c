@@ -65,6 +65,8 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
     pool->device = facts->device;
     pool->primary = facts->primary;
     pool->order = (enum zone_free_order)options->free_order;
+    zone_fill_init(&pool->fill, options);
+    pool->odd_frees = pool->fill.on || pool->order == ZONE_FREE_ORDER_UNSAFE;
     pool->total = total;
     /* A small device must not be all headroom. */
     atomic_store(&pool->shrink_rest, 0);

@@ -41,7 +41,8 @@ int zone_pool_driver_free(struct zone_pool *pool, zone_addr_t addr)
     return rc;
 }
 
-/* Gives one block back and adds its bytes to *given. On failure it goes back to its bin. */
+/* Gives one block back and adds its bytes to *given. On failure it goes back to its bin, or, if bin
+ * is NULL, to those that are to be filled. */
 static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_block *block,
                       size_t *given)
 {
@@ -60,7 +61,11 @@ static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_
     int rc = zone_pool_driver_free(pool, block->addr);
     if (rc != ZONE_GPU_OK) {
         atomic_store_explicit(&block->state, ZONE_BLOCK_FREED, memory_order_relaxed);
-        zone_bin_push(bin, block);
+        if (bin) {
+            zone_bin_push(bin, block);
+        } else {
+            zone_fill_push(pool, block);
+        }
         return rc;
     }
     *given += block->bytes;
@@ -123,6 +128,24 @@ static size_t trim_give_back(struct zone_pool *pool, size_t bytes)
     return given;
 }
 
+/* What waits for its fill: whole blocks go back without, parts of segments must be free runs first.
+ */
+static size_t trim_unfilled(struct zone_pool *pool, size_t bytes)
+{
+    struct zone_block *block = NULL;
+    size_t given = 0;
+    int rc = ZONE_GPU_OK;
+    while (given < bytes && rc == ZONE_GPU_OK && (block = zone_fill_take_whole(pool)) != NULL) {
+        rc = trim_block(pool, NULL, block, &given);
+    }
+    zone_pool_note(pool, rc);
+    if (given < bytes && rc == ZONE_GPU_OK) {
+        zone_fill_finish(pool);
+        given += trim_give_back(pool, bytes == SIZE_MAX ? bytes : bytes - given);
+    }
+    return given;
+}
+
 /* The context must not be destroyed between a block's leaving and the driver's free of it: the
  * address may be somebody else's by then. zone_registry_hide waits for us, or we see that it was
  * first. */
@@ -132,6 +155,9 @@ size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
     atomic_fetch_add(&pool->giving, 1);
     if (__atomic_load_n(&pool->ctx, __ATOMIC_SEQ_CST)) {
         given = trim_give_back(pool, bytes);
+        if (pool->fill.on && given < bytes) {
+            given += trim_unfilled(pool, bytes == SIZE_MAX ? bytes : bytes - given);
+        }
     }
     atomic_fetch_sub(&pool->giving, 1);
     return given;

@@ -136,6 +136,81 @@ static int gpu_synchronize(void *ctx)
     return rc;
 }
 
+/* Of the highest priority, so that a kernel that fills the device and was launched later cannot
+ * keep a fill from its place. Creating a stream may be forbidden while another thread captures. */
+static int gpu_fill_open(void *ctx, void **ret_stream)
+{
+    const struct zone_driver *driver = gpu_driver();
+    CUstream stream = NULL;
+    CUcontext popped;
+    int least = 0;
+    int greatest = 0;
+    if (!zone_capture_enter()) {
+        return ZONE_GPU_REFUSED;
+    }
+    int rc = ZONE_REAL(driver, cuCtxPushCurrent_v2)(ctx);
+    if (rc == CUDA_SUCCESS) {
+        if (ZONE_REAL(driver, cuCtxGetStreamPriorityRange)) {
+            ZONE_REAL(driver, cuCtxGetStreamPriorityRange)(&least, &greatest);
+        }
+        rc = ZONE_REAL(driver, cuStreamCreateWithPriority)(&stream, CU_STREAM_NON_BLOCKING,
+                                                           greatest);
+        ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
+    }
+    zone_capture_leave();
+    if (rc == CUDA_SUCCESS) {
+        *ret_stream = stream;
+    }
+    return rc;
+}
+
+static int gpu_fill(void *ctx, void *stream, zone_addr_t addr, size_t bytes, unsigned char with)
+{
+    const struct zone_driver *driver = gpu_driver();
+    CUcontext popped;
+    if (!zone_capture_enter()) {
+        return ZONE_GPU_REFUSED;
+    }
+    int rc = ZONE_REAL(driver, cuCtxPushCurrent_v2)(ctx);
+    if (rc == CUDA_SUCCESS) {
+        rc = ZONE_REAL(driver, cuMemsetD8Async)(addr, with, bytes, stream);
+        ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
+    }
+    zone_capture_leave();
+    return rc;
+}
+
+/* In relaxed mode, in which a capture allows both. */
+static int gpu_fill_mark(void *ctx, void *stream, void **event)
+{
+    const struct zone_driver *driver = gpu_driver();
+    CUcontext popped;
+    int rc = ZONE_REAL(driver, cuCtxPushCurrent_v2)(ctx);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    CUstreamCaptureMode mode = gpu_relax();
+    if (!*event) {
+        CUevent made = NULL;
+        rc = ZONE_REAL(driver, cuEventCreate)(&made, CU_EVENT_DISABLE_TIMING);
+        *event = made;
+    }
+    if (rc == CUDA_SUCCESS) {
+        rc = ZONE_REAL(driver, cuEventRecord)(*event, stream);
+    }
+    gpu_restore(mode);
+    ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
+    return rc;
+}
+
+static int gpu_fill_done(void *event)
+{
+    CUstreamCaptureMode mode = gpu_relax();
+    int rc = ZONE_REAL(gpu_driver(), cuEventQuery)(event);
+    gpu_restore(mode);
+    return rc;
+}
+
 static int gpu_mem_info(void *ctx, size_t *ret_free, size_t *ret_total)
 {
     const struct zone_driver *driver = gpu_driver();
@@ -172,6 +247,10 @@ static const struct zone_gpu gpu_with_events = {
     .query = gpu_query,
     .wait = gpu_wait,
     .synchronize = gpu_synchronize,
+    .fill_open = gpu_fill_open,
+    .fill = gpu_fill,
+    .fill_mark = gpu_fill_mark,
+    .fill_done = gpu_fill_done,
     .mem_info = gpu_mem_info,
     .now_ns = gpu_now_ns,
     .sleep_ns = gpu_sleep_ns,
@@ -182,6 +261,10 @@ static const struct zone_gpu gpu_without_events = {
     .free = gpu_free,
     .free_nothing = gpu_free_nothing,
     .synchronize = gpu_synchronize,
+    .fill_open = gpu_fill_open,
+    .fill = gpu_fill,
+    .fill_mark = gpu_fill_mark,
+    .fill_done = gpu_fill_done,
     .mem_info = gpu_mem_info,
     .now_ns = gpu_now_ns,
     .sleep_ns = gpu_sleep_ns,

@@ -53,6 +53,7 @@ static ZONE_COLD CUresult memory_first(const struct zone_driver *driver, CUconte
     struct zone_process *process = zone_life_process();
     size_t class = zone_options_roundup(process->options, bytes);
     bool exact = process->options->backend == ZONE_BACKEND_OFF || class == 0;
+    class = exact ? class : zone_pool_whole_size(process->options, class);
     uint64_t start = process->gpu->now_ns();
     CUresult rc = ZONE_REAL(driver, cuMemAlloc_v2)(dptr, exact ? bytes : class);
     unsigned tries = 0;
@@ -68,6 +69,9 @@ static ZONE_COLD CUresult memory_first(const struct zone_driver *driver, CUconte
         struct zone_pool *pool = zone_context_adopt(ctx, *dptr);
         if (pool) {
             zone_pool_adopt(pool, *dptr, class, bytes, ns);
+            if (!exact) {
+                zone_fill_fresh(pool, *dptr, class);
+            }
         }
     }
     return rc;

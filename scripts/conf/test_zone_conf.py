@@ -29,9 +29,9 @@ def answer(text: str | bytes) -> dict[str, Any]:
 
 class ZoneConf(unittest.TestCase):
     def test_settings(self) -> None:
-        found = answer("max_pending_mb:512,zero_fill:True")
+        found = answer("max_pending_mb:512,pinned_free_catch_all:True")
         self.assertEqual(found["problems"], [])
-        self.assertEqual([note["key"] for note in found["notes"]], ["zero_fill"])
+        self.assertEqual([note["key"] for note in found["notes"]], ["pinned_free_catch_all"])
         settings = {setting["key"]: setting for setting in found["settings"]}
         self.assertEqual(settings["max_pending_mb"]["value"], "512")
         self.assertEqual(settings["max_pending_mb"]["default"], "auto")

@@ -25,6 +25,12 @@ static const char *const confs[] = {
     "large_segment_size_mb:20",
     "max_split_size_mb:24,max_cached_mb:100",
     "large_segment_size_mb:32,max_non_split_rounding_mb:40,max_pending_mb:16",
+    "zero_fill:True",
+    "junk_fill:True,max_cached_mb:64",
+    "zero_fill:True,max_cached_mb:0,oom_wait_ms:20",
+    "zero_fill:True,large_segment_size_mb:20,free_order:sync",
+    "junk_fill:True,max_split_size_mb:24,min_free_mb:64",
+    "zero_fill:True,max_pending_mb:16,free_order:unsafe",
 };
 
 struct held {
@@ -100,6 +106,10 @@ static void step_alloc(struct held *slot)
         ck_assert_msg(!table[i].addr || apart, "two owners of the same bytes");
     }
     const struct zone_block *block = block_at(addr);
+    if (pools[which]->fill.on) {
+        model_expect(addr, block->bytes, pools[which]->fill.with);
+    }
+    model_program_holds(addr, block->bytes);
     ck_assert_uint_eq(addr % (bytes >= 2 * ZONE_MIB ? 2 * ZONE_MIB : 512), 0);
     ck_assert_ptr_eq(block->pool, pools[which]);
     *slot = (struct held){addr, bytes, block->bytes, contexts[which]};
@@ -113,6 +123,7 @@ static void step_free(struct held *slot)
         zone_pool_taint(block);
     }
     ck_assert(zone_block_claim(block));
+    model_given_back(slot->addr, block->bytes);
     model_allow_free_in_use(true); /* of a tainted block; the pool's own gives are of ready ones */
     int rc = zone_pool_free(block, in_stream ? ZONE_FREE_BY_STREAM : ZONE_FREE_BY_FREE);
     model_allow_free_in_use(false);
@@ -127,7 +138,7 @@ static void step_free(struct held *slot)
 /* The world goes on. */
 static void step_world(void)
 {
-    switch (random_below(9)) {
+    switch (random_below(10)) {
     case 0:
     case 1:
         model_advance(random_below(20) * MS);
@@ -149,6 +160,13 @@ static void step_world(void)
         break;
     case 7:
         zone_registry_rescue(0, NULL);
+        break;
+    case 8:
+        if (pools[0]->fill.on) {
+            /* New memory that could not be filled is handed out as it is. */
+            unsigned call = pools[0]->fill.fresh ? MODEL_FILL_DONE : MODEL_FILL + random_below(2);
+            model_fail((enum model_call)call, random_below(5), 1, ZONE_GPU_REFUSED);
+        }
         break;
     default:
         zone_pool_settle(pools[0]);
@@ -193,6 +211,8 @@ void pool_program_run(const struct pool_choices *from, unsigned conf)
     /* Small blocks are cut on the larger device only. */
     size_t capacity = conf % 2 ? ZONE_GIB : 512 * ZONE_MIB;
     pool_reopen(capacity, confs[conf % (sizeof(confs) / sizeof(confs[0]))]);
+    model_set_fill_ns(MS / 2);
+    model_allow_naps(pool->fill.fresh);
     pools[0] = pool;
     pools[1] = pool_of(MODEL_CTX2, 0);
     memset(table, 0, sizeof(table));

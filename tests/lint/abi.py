@@ -21,6 +21,7 @@ CLASSES = {
     "CUmemGenericAllocationHandle": "u64",
     "CUipcMemHandle": "64 bytes",
     "int": "i32",
+    "unsigned char": "u8",
     "unsigned int": "i32",
     "CUdevice": "i32",
     "CUdevice_v1": "i32",

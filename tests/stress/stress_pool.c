@@ -73,6 +73,9 @@ static bool allocate(uint64_t *seed, struct held *ret)
         complain("a block that was handed out is not live", addr);
         return false;
     }
+    if (pool->fill.on && options.junk_fill && thread_gpu_marked(addr) != THREAD_GPU_FILLED) {
+        complain("a block was handed out before its fill", addr);
+    }
     *ret = (struct held){addr, atomic_fetch_add(&next_mark, 1)};
     thread_gpu_mark(addr, ret->mark);
     atomic_fetch_add(&served, 1);

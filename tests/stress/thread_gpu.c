@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The device: see thread_gpu.h. A stream is a ring of work with two counters; an event is a copy of
- * the submitted counters, complete when the finished counters have passed it.
+ * the submitted counters, complete when the finished counters have passed it. Fills have a stream
+ * of their own behind the program's.
  */
 #include "thread_gpu.h"
 
@@ -10,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum {
@@ -92,7 +94,7 @@ static int gpu_alloc(zone_addr_t *ret_addr, size_t bytes)
 
 static bool all_finished(const struct event *event)
 {
-    for (unsigned s = 0; s < setup.streams; s++) {
+    for (unsigned s = 0; s <= setup.streams; s++) {
         if (atomic_load(&streams[s].finished) < event->covers[s]) {
             return false;
         }
@@ -102,7 +104,7 @@ static bool all_finished(const struct event *event)
 
 static void take_snapshot(struct event *event)
 {
-    for (unsigned s = 0; s < setup.streams; s++) {
+    for (unsigned s = 0; s <= setup.streams; s++) {
         event->covers[s] = atomic_load(&streams[s].submitted);
     }
 }
@@ -221,9 +223,8 @@ static void gpu_sleep_ns(uint64_t ns)
 
 /* Work */
 
-void thread_gpu_launch(unsigned stream, zone_addr_t addr, uint64_t mark)
+static void submit(struct stream *to, zone_addr_t addr, uint64_t mark)
 {
-    struct stream *to = &streams[stream % setup.streams];
     pthread_mutex_lock(&to->lock);
     uint64_t number = atomic_load(&to->submitted);
     while (number - atomic_load(&to->finished) >= RING) {
@@ -232,6 +233,53 @@ void thread_gpu_launch(unsigned stream, zone_addr_t addr, uint64_t mark)
     to->ring[number % RING] = (struct work){addr, mark};
     atomic_store(&to->submitted, number + 1);
     pthread_mutex_unlock(&to->lock);
+}
+
+void thread_gpu_launch(unsigned stream, zone_addr_t addr, uint64_t mark)
+{
+    submit(&streams[stream % setup.streams], addr, mark);
+}
+
+uint64_t thread_gpu_marked(zone_addr_t addr)
+{
+    return atomic_load(&slot_at(addr)->mark);
+}
+
+static int gpu_fill_open(void *ctx, void **ret_stream)
+{
+    (void)ctx;
+    *ret_stream = &streams[setup.streams];
+    return ZONE_GPU_OK;
+}
+
+static int gpu_fill(void *ctx, void *stream, zone_addr_t addr, size_t bytes, unsigned char with)
+{
+    (void)ctx;
+    (void)with;
+    if (refused()) {
+        return ZONE_GPU_REFUSED;
+    }
+    if (atomic_load(&slot_at(addr)->bytes) != bytes) {
+        broken("a fill of something else than a block");
+    }
+    submit(stream, addr, THREAD_GPU_FILLED);
+    return ZONE_GPU_OK;
+}
+
+static int gpu_fill_mark(void *ctx, void *stream, void **event)
+{
+    int rc = *event ? ZONE_GPU_OK : gpu_event_create(ctx, event);
+    if (rc == ZONE_GPU_OK) {
+        struct event *all = *event;
+        memset(all, 0, sizeof(*all));
+        all->covers[setup.streams] = atomic_load(&((struct stream *)stream)->submitted);
+    }
+    return rc;
+}
+
+static int gpu_fill_done(void *event)
+{
+    return all_finished(event) ? ZONE_GPU_OK : ZONE_GPU_NOT_READY;
 }
 
 /* Does one piece of the stream's work if there is any. */
@@ -245,7 +293,9 @@ static bool work_once(struct stream *stream)
     if (some) {
         struct work work = stream->ring[number % RING];
         sched_yield();
-        if (atomic_load(&slot_at(work.addr)->mark) != work.mark) {
+        if (work.mark == THREAD_GPU_FILLED) {
+            thread_gpu_mark(work.addr, work.mark);
+        } else if (atomic_load(&slot_at(work.addr)->mark) != work.mark) {
             atomic_fetch_add(&changed, 1);
         }
         atomic_store(&stream->finished, number + 1);
@@ -260,7 +310,7 @@ static void *worker(void *arg)
     unsigned seed = *(unsigned *)arg;
     while (!atomic_load(&stopping)) {
         seed = seed * 1103515245 + 12345;
-        struct stream *stream = &streams[(seed >> 16) % setup.streams];
+        struct stream *stream = &streams[(seed >> 16) % (setup.streams + 1)];
         unsigned pieces = (seed >> 8) % 64;
         while (pieces > 0 && work_once(stream)) {
             pieces--;
@@ -288,6 +338,10 @@ static const struct zone_gpu table = {
     .query = gpu_query,
     .wait = gpu_wait,
     .synchronize = gpu_synchronize,
+    .fill_open = gpu_fill_open,
+    .fill = gpu_fill,
+    .fill_mark = gpu_fill_mark,
+    .fill_done = gpu_fill_done,
     .mem_info = gpu_mem_info,
     .now_ns = gpu_now_ns,
     .sleep_ns = gpu_sleep_ns,
@@ -302,6 +356,9 @@ void thread_gpu_start(const struct thread_gpu_setup *what)
 {
     static unsigned seeds[WORKERS] = {1, 7};
     setup = *what;
+    if (setup.streams >= STREAMS_MAX) {
+        broken("too many streams");
+    }
     free_count = 0;
     for (unsigned i = SLOTS; i > 0; i--) {
         free_slots[free_count++] = i - 1;

@@ -26,6 +26,10 @@ const struct zone_gpu *thread_gpu(void);
 /* Marks the block as somebody's; what its content is from now on. */
 void thread_gpu_mark(zone_addr_t addr, uint64_t mark);
 
+/* The mark of the block now; THREAD_GPU_FILLED behind a fill. */
+#define THREAD_GPU_FILLED UINT64_MAX
+uint64_t thread_gpu_marked(zone_addr_t addr);
+
 /* Submits work that uses the block. Any thread, any stream. */
 void thread_gpu_launch(unsigned stream, zone_addr_t addr, uint64_t mark);
 

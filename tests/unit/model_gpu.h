@@ -21,6 +21,10 @@ enum model_call {
     MODEL_SYNCHRONIZE,
     MODEL_MEM_INFO,
     MODEL_SLEEP,
+    MODEL_FILL_OPEN,
+    MODEL_FILL,
+    MODEL_FILL_MARK,
+    MODEL_FILL_DONE,
     MODEL_CALLS,
 };
 
@@ -61,6 +65,21 @@ void model_advance(uint64_t ns);
 
 /* The program was given this address: work of its former holder must have ended by now. */
 void model_handed_out(zone_addr_t addr, size_t bytes);
+
+/* What memory holds is kept by ranges: new memory of 2 MiB and more is zero, smaller unknown. */
+#define MODEL_UNKNOWN (-1)
+/* From now on; costs time, so only where something is filled. Off after a reset. */
+void model_track_bytes(bool on);
+/* Every byte of the range is `with`. */
+void model_expect(zone_addr_t addr, size_t bytes, int with);
+/* The program has the range, and writes to it; gives it back. A fill in between ends the test. */
+void model_program_holds(zone_addr_t addr, size_t bytes);
+void model_given_back(zone_addr_t addr, size_t bytes);
+/* Fills started from now on take so long; MODEL_FOREVER: until model_finish_fills. 0 by default. */
+void model_set_fill_ns(uint64_t ns);
+void model_finish_fills(void);
+/* An allocation may poll though there is memory: junk_fill. */
+void model_allow_naps(bool allowed);
 
 /* Is the memory at addr held from the device? */
 bool model_is_held(zone_addr_t addr);

@@ -62,18 +62,21 @@ static int scripted(enum model_call call)
 }
 
 static const char *const call_names[MODEL_CALLS] = {
-    "alloc", "free", "event_create", "record", "query", "wait", "synchronize", "mem_info", "sleep",
+    "alloc",    "free",  "event_create", "record", "query",     "wait",      "synchronize",
+    "mem_info", "sleep", "fill_open",    "fill",   "fill_mark", "fill_done",
 };
 
 static void check_malloc(enum model_call call)
 {
     static const bool free_of_waits[MODEL_CALLS] = {
-        [MODEL_ALLOC] = true, [MODEL_QUERY] = true, [MODEL_MEM_INFO] = true};
+        [MODEL_ALLOC] = true,     [MODEL_QUERY] = true, [MODEL_MEM_INFO] = true,
+        [MODEL_FILL_OPEN] = true, [MODEL_FILL] = true,  [MODEL_FILL_MARK] = true,
+        [MODEL_FILL_DONE] = true};
     static const bool last_rung[MODEL_CALLS] = {[MODEL_EVENT_CREATE] = true,
                                                 [MODEL_RECORD] = true,
                                                 [MODEL_SLEEP] = true,
                                                 [MODEL_FREE] = true};
-    if (!model.in_malloc || free_of_waits[call]) {
+    if (!model.in_malloc || free_of_waits[call] || (call == MODEL_SLEEP && model.naps)) {
         return;
     }
     ck_assert_msg(model.refused_memory, "a malloc calls %s before it is out of memory",
@@ -133,6 +136,7 @@ static int call_alloc(zone_addr_t *ret_addr, size_t bytes)
     memory->held = true;
     memory->ctx = model.current;
     model.used += bytes;
+    model_bytes_new(memory->addr, bytes);
     *ret_addr = memory->addr;
     return end(MODEL_ALLOC, rc);
 }
@@ -152,6 +156,7 @@ static int call_free(zone_addr_t addr)
     wait_until(end_of_work, "free");
     memory->held = false;
     model.used -= memory->bytes;
+    model_bytes_gone(memory->addr, memory->bytes);
     return end(MODEL_FREE, rc);
 }
 
@@ -264,6 +269,72 @@ static void call_sleep(uint64_t ns)
     end(MODEL_SLEEP, ZONE_GPU_OK);
 }
 
+static int call_fill_open(void *ctx, void **ret_stream)
+{
+    int rc = begin(MODEL_FILL_OPEN);
+    if (rc == ZONE_GPU_OK && model.capture) {
+        rc = ZONE_GPU_REFUSED;
+    }
+    if (rc == ZONE_GPU_OK) {
+        *ret_stream = ctx; /* one a context: its handle will do */
+    }
+    return end(MODEL_FILL_OPEN, rc);
+}
+
+static int call_fill(void *ctx, void *stream, zone_addr_t addr, size_t bytes, unsigned char with)
+{
+    int rc = begin(MODEL_FILL);
+    ck_assert_ptr_eq(stream, ctx);
+    if (rc == ZONE_GPU_OK && model.capture) {
+        rc = ZONE_GPU_REFUSED;
+    }
+    if (rc != ZONE_GPU_OK) {
+        return end(MODEL_FILL, rc);
+    }
+    for (unsigned i = model.old; i < model.works; i++) {
+        const struct model_work *work = &model.work[i];
+        bool apart = work->addr - addr >= bytes && addr - work->addr >= work->bytes;
+        ck_assert_msg(apart || work->stream >= MODEL_FILL_STREAM || model_is_complete(i),
+                      "fills memory that work %u still uses", i);
+    }
+    model_bytes_fill(addr, bytes, with);
+    model.work[model_launch(ctx, MODEL_FILL_STREAM, addr, model.fill_ns)].bytes = bytes;
+    return end(MODEL_FILL, rc);
+}
+
+static int call_fill_mark(void *ctx, void *stream, void **arg)
+{
+    int rc = begin(MODEL_FILL_MARK);
+    ck_assert_ptr_eq(stream, ctx);
+    if (rc != ZONE_GPU_OK) {
+        return end(MODEL_FILL_MARK, rc);
+    }
+    if (!*arg) {
+        ck_assert_uint_lt(model.events, MODEL_EVENT_MAX);
+        *arg = &model.event[model.events++];
+        *(struct model_event *)*arg = (struct model_event){.ctx = ctx, .fills = true};
+    }
+    struct model_event *event = *arg;
+    ck_assert_msg(event->state != MODEL_EVENT_DEAD,
+                  "marks with an event of a context that is gone");
+    ck_assert(event->fills && event->ctx == ctx);
+    event->state = MODEL_EVENT_RECORDED;
+    event->covers = model.works;
+    return end(MODEL_FILL_MARK, rc);
+}
+
+static int call_fill_done(void *arg)
+{
+    struct model_event *event = arg;
+    int rc = begin(MODEL_FILL_DONE);
+    ck_assert_msg(event->state == MODEL_EVENT_RECORDED && event->fills,
+                  "asks about fills that were not marked");
+    if (rc == ZONE_GPU_OK && model_fills_end(event->ctx, event->covers) > model.now) {
+        rc = ZONE_GPU_NOT_READY;
+    }
+    return end(MODEL_FILL_DONE, rc);
+}
+
 static const struct zone_gpu with_events = {
     .alloc = call_alloc,
     .free = call_free,
@@ -273,6 +344,10 @@ static const struct zone_gpu with_events = {
     .query = call_query,
     .wait = call_wait,
     .synchronize = call_synchronize,
+    .fill_open = call_fill_open,
+    .fill = call_fill,
+    .fill_mark = call_fill_mark,
+    .fill_done = call_fill_done,
     .mem_info = call_mem_info,
     .now_ns = model_now,
     .sleep_ns = call_sleep,
@@ -283,6 +358,10 @@ static const struct zone_gpu without_events = {
     .free = call_free,
     .free_nothing = call_free_nothing,
     .synchronize = call_synchronize,
+    .fill_open = call_fill_open,
+    .fill = call_fill,
+    .fill_mark = call_fill_mark,
+    .fill_done = call_fill_done,
     .mem_info = call_mem_info,
     .now_ns = model_now,
     .sleep_ns = call_sleep,

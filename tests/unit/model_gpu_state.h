@@ -19,6 +19,7 @@ struct model_work {
     void *ctx;
     unsigned stream;
     zone_addr_t addr;
+    size_t bytes; /* from addr on */
     uint64_t submitted;
     uint64_t ns;
     uint64_t end;         /* UINT64_MAX: not known yet */
@@ -46,6 +47,7 @@ struct model_event {
     unsigned covers; /* all work with a smaller number */
     unsigned users;  /* calls about it under way */
     bool failed;     /* its last record failed: nobody can be interested in it */
+    bool fills;      /* recorded on the stream of the fills alone */
 };
 
 struct model_hook {
@@ -73,9 +75,10 @@ struct model {
     unsigned works, memories, events, hooks, failures;
     unsigned counts[MODEL_CALLS];
     uint64_t cost[MODEL_CALLS];
+    uint64_t fill_ns;
     unsigned stalls;
     int fault;
-    bool capture, in_malloc, refused_memory, free_in_use;
+    bool capture, in_malloc, refused_memory, free_in_use, naps;
     model_hook_fn check;
     struct model_work work[MODEL_WORK_MAX];
     struct model_memory memory[MODEL_MEMORY_MAX];
@@ -86,6 +89,16 @@ struct model {
 
 extern struct model model;
 
+/* The streams of fills have numbers from here on, programs' below. */
+enum { MODEL_FILL_STREAM = 1 << 20 };
+
+/* What memory holds (model_bytes.c). */
+void model_bytes_new(zone_addr_t addr, size_t bytes);
+void model_bytes_gone(zone_addr_t addr, size_t bytes);
+void model_bytes_fill(zone_addr_t addr, size_t bytes, int with);
+
+/* The same for the streams of fills alone. */
+uint64_t model_fills_end(const void *ctx, unsigned covers);
 /* When all work of a context with a number below `covers` has ended, as far as it is known. */
 uint64_t model_context_end(const void *ctx, unsigned covers);
 /* What the device holds at addr, or last held; NULL: never anything. */

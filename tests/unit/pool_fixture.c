@@ -4,6 +4,8 @@
  */
 #include "pool_fixture.h"
 
+#include <string.h>
+
 struct zone_process pool_process;
 struct zone_pool *pool;
 static struct zone_options options;
@@ -25,7 +27,7 @@ static void check_no_lock(void *arg)
 static void say(void *arg, const char *line)
 {
     (void)arg;
-    ck_abort_msg("options: %s", line);
+    ck_assert_msg(strstr(line, "beside zero_fill"), "options: %s", line);
 }
 
 struct zone_pool *pool_of(void *ctx, int device)
@@ -44,6 +46,7 @@ static void pool_open(size_t capacity, const char *conf, const struct zone_gpu *
     ck_assert_int_eq(zone_options_parse(&options, "CONF", conf, say, NULL), 0);
     pool_process.gpu = gpu;
     pool_process.options = &options;
+    model_track_bytes(options.zero_fill || options.junk_fill);
     atomic_store(&pool_process.host_watched, 0);
     pool = pool_of(MODEL_CTX, 0);
 }
@@ -92,6 +95,10 @@ static int alloc_from(struct zone_pool *from, size_t bytes, zone_addr_t *ret_add
         ck_assert_uint_eq(block->req_bytes, bytes);
         ck_assert_uint_ge(block->bytes, bytes);
         ck_assert_ptr_eq(block->pool, from);
+        if (from->fill.on) {
+            model_expect(*ret_addr, block->bytes, from->fill.with);
+        }
+        model_program_holds(*ret_addr, block->bytes);
     }
     return rc;
 }
@@ -117,7 +124,11 @@ static int free_by(zone_addr_t addr, enum zone_free_by by)
 {
     struct zone_block *block = zone_ptrmap_get(addr);
     ck_assert_ptr_nonnull(block);
-    return zone_block_claim(block) ? zone_pool_free(block, by) : ZONE_GPU_INVALID_VALUE;
+    if (!zone_block_claim(block)) {
+        return ZONE_GPU_INVALID_VALUE;
+    }
+    model_given_back(addr, block->bytes);
+    return zone_pool_free(block, by);
 }
 
 int try_give(zone_addr_t addr)

@@ -223,7 +223,7 @@ START_TEST(notes)
 {
     struct zone_options opt;
     struct said said;
-    parse(&opt, &said, "zero_fill:True,zero_fill:True");
+    parse(&opt, &said, "pinned_free_catch_all:True,pinned_free_catch_all:True");
     ck_assert_uint_eq(said.count, 1); /* once a key */
     parse(&opt, &said, "expandable_segments:False,max_non_split_rounding_mb:20");
     ck_assert_uint_eq(said.count, 0); /* what was asked for is what happens */
@@ -351,7 +351,9 @@ START_TEST(echo)
                           "confirm_conf:False (default)\n"
                           "large_segment_size_mb:20 (default)\n"
                           "max_split_size_mb:64 (set)\n"
-                          "max_non_split_rounding_mb:20 (default)\n");
+                          "max_non_split_rounding_mb:20 (default)\n"
+                          "zero_fill:False (default)\n"
+                          "junk_fill:False (default)\n");
 }
 END_TEST
 
