@@ -125,10 +125,40 @@ static void fill_collect(struct zone_pool *pool)
     }
 }
 
+/* The context must stay while it is called about: zone_registry_hide waits for us, or we see that
+ * it was first. */
+static bool fill_enter(struct zone_pool *pool)
+{
+    if (atomic_exchange(&pool->fill.busy, true)) {
+        return false;
+    }
+    atomic_fetch_add(&pool->giving, 1);
+    if (__atomic_load_n(&pool->ctx, __ATOMIC_SEQ_CST)) {
+        return true;
+    }
+    atomic_fetch_sub(&pool->giving, 1);
+    atomic_store(&pool->fill.busy, false);
+    return false;
+}
+
+static void fill_leave(struct zone_pool *pool)
+{
+    atomic_fetch_sub(&pool->giving, 1);
+    atomic_store(&pool->fill.busy, false);
+}
+
 static int fill_open(struct zone_pool *pool)
 {
     struct zone_fill *fill = &pool->fill;
     return fill->stream ? ZONE_GPU_OK : pool->process->gpu->fill_open(pool->ctx, &fill->stream);
+}
+
+void zone_fill_begin(struct zone_pool *pool)
+{
+    if (pool->fill.on && fill_enter(pool)) {
+        zone_pool_note(pool, fill_open(pool));
+        fill_leave(pool);
+    }
 }
 
 static int fill_one(struct zone_pool *pool, zone_addr_t addr, size_t bytes)
@@ -200,28 +230,6 @@ static bool fill_start(struct zone_pool *pool)
     }
     zone_pool_note(pool, rc);
     return rc == ZONE_GPU_OK;
-}
-
-/* The context must stay while it is called about: zone_registry_hide waits for us, or we see that
- * it was first. */
-static bool fill_enter(struct zone_pool *pool)
-{
-    if (atomic_exchange(&pool->fill.busy, true)) {
-        return false;
-    }
-    atomic_fetch_add(&pool->giving, 1);
-    if (__atomic_load_n(&pool->ctx, __ATOMIC_SEQ_CST)) {
-        return true;
-    }
-    atomic_fetch_sub(&pool->giving, 1);
-    atomic_store(&pool->fill.busy, false);
-    return false;
-}
-
-static void fill_leave(struct zone_pool *pool)
-{
-    atomic_fetch_sub(&pool->giving, 1);
-    atomic_store(&pool->fill.busy, false);
 }
 
 bool zone_fill_advance(struct zone_pool *pool)

@@ -65,6 +65,9 @@ struct zone_pool;
  * the events of an earlier context died with it. */
 void zone_fill_init(struct zone_fill *fill, const struct zone_options *options);
 
+/* For a new pool: makes the stream, while there is memory for one. Else the first fill does. */
+void zone_fill_begin(struct zone_pool *pool);
+
 /* A freed block, already stamped, waits for its fill. */
 void zone_fill_push(struct zone_pool *pool, struct zone_block *block);
 

@@ -120,6 +120,9 @@ struct zone_pool *zone_registry_make(struct zone_process *process,
         }
     }
     pthread_mutex_unlock(&registry_lock);
+    if (pool) {
+        zone_fill_begin(pool);
+    }
     return pool;
 }
 

