@@ -36,7 +36,7 @@ struct zone_pool;
 struct zone_segment;
 
 struct zone_block {
-    zone_addr_t addr; /* const while the record is in use */
+    zone_addr_t addr; /* const while in use; loaded atomically by who does not own the record */
     size_t bytes;     /* const while LIVE or in a bin: the size class. Runs: arena lock */
     size_t req_bytes; /* owner; what the program asked for */
     union {

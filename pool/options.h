@@ -132,8 +132,8 @@ int zone_options_parse_messages(struct zone_options *opt, const char *variable, 
 /* For confirm_conf: a line `key:value (default)` or `key:value (set)` for each option in effect. */
 void zone_options_echo(const struct zone_options *opt, zone_options_say_fn say, void *arg);
 
-/* Writes what differs from the defaults as a ZONE_ALLOC_CONF text, "" if nothing does; cut to fit.
- */
+/* Writes what was given and makes a difference as a ZONE_ALLOC_CONF text, "" if nothing does; cut
+ * to fit. */
 void zone_options_summary(const struct zone_options *opt, char *ret_text, size_t size);
 
 /* The table: row `index`, NULL after the last one. */

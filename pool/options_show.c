@@ -224,12 +224,21 @@ void zone_options_echo(const struct zone_options *opt, zone_options_say_fn say, 
     }
 }
 
+/* Giving one of these turns the cutting of large blocks on, whatever the value. */
+static bool summary_counts_given(const struct zone_option_info *info)
+{
+    unsigned id = zone_option_id(info);
+    return id == ZONE_OPTION_ID_large_segment_size_mb || id == ZONE_OPTION_ID_max_split_size_mb ||
+           id == ZONE_OPTION_ID_max_non_split_rounding_mb;
+}
+
 void zone_options_summary(const struct zone_options *opt, char *ret_text, size_t size)
 {
     const struct zone_option_info *info;
     ret_text[0] = '\0';
     for (unsigned i = 0; (info = zone_options_info(i)) != NULL; i++) {
-        if (!zone_option_given(opt, info) || zone_option_is_default(opt, info)) {
+        if (!zone_option_given(opt, info) ||
+            (zone_option_is_default(opt, info) && !summary_counts_given(info))) {
             continue;
         }
         char value[ZONE_OPTIONS_LINE];

@@ -327,6 +327,18 @@ START_TEST(summary_round_trip)
 }
 END_TEST
 
+/* Giving a key can mean something even where the value is the default: it turns cutting on. */
+START_TEST(summary_has_what_was_given)
+{
+    struct zone_options opt;
+    struct said said;
+    char summary[ZONE_OPTIONS_LINE];
+    ck_assert_int_eq(parse(&opt, &said, "zero_fill:False,large_segment_size_mb:20"), 0);
+    zone_options_summary(&opt, summary, sizeof(summary));
+    ck_assert_str_eq(summary, "large_segment_size_mb:20");
+}
+END_TEST
+
 static void collect(void *arg, const char *line)
 {
     char *all = arg;
@@ -453,6 +465,7 @@ static Suite *options_suite(void)
     tcase_add_test(tcase, notes);
     tcase_add_test(tcase, roundup);
     tcase_add_test(tcase, summary_round_trip);
+    tcase_add_test(tcase, summary_has_what_was_given);
     tcase_add_test(tcase, echo);
     tcase_add_test(tcase, say_may_be_null);
     tcase_add_test(tcase, random_texts);
