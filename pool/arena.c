@@ -252,6 +252,7 @@ size_t zone_arena_put(struct zone_arena *arena, struct zone_block *block)
     pthread_mutex_lock(&arena->lock);
     struct zone_segment *segment = block->segment;
     segment_count_locked(arena, segment, segment->carved - block->bytes, segment->dead);
+    segment->stamp = block->stamp > segment->stamp ? block->stamp : segment->stamp;
     atomic_fetch_sub(&arena->blocks, 1);
     if (block_is_run(block->above)) {
         zone_runs_remove(&arena->runs, block->above);
@@ -279,11 +280,14 @@ void zone_arena_retire(struct zone_arena *arena, struct zone_block *block)
     pthread_mutex_unlock(&arena->lock);
 }
 
-struct zone_block *zone_arena_leave(struct zone_arena *arena, size_t bytes)
+struct zone_block *zone_arena_leave(struct zone_arena *arena, size_t bytes, uint64_t until)
 {
     struct zone_segment *best = NULL;
     pthread_mutex_lock(&arena->lock);
     for (struct zone_segment *it = arena->empty; it; it = it->next) {
+        if (it->stamp > until) {
+            continue;
+        }
         bool enough = best && best->bytes >= bytes;
         bool better = !best || (enough ? it->bytes >= bytes && it->bytes < best->bytes
                                        : it->bytes > best->bytes);
@@ -329,6 +333,17 @@ void zone_arena_kept(struct zone_arena *arena, struct zone_block *first)
                               memory_order_relaxed);
         if (!dead) {
             zone_runs_add(&arena->runs, block);
+        }
+    }
+    pthread_mutex_unlock(&arena->lock);
+}
+
+void zone_arena_ages(struct zone_arena *arena, uint64_t until, struct zone_ages *ages)
+{
+    pthread_mutex_lock(&arena->lock);
+    for (const struct zone_segment *it = arena->empty; it; it = it->next) {
+        if (it->stamp <= until) {
+            zone_ages_add(ages, it->stamp);
         }
     }
     pthread_mutex_unlock(&arena->lock);

@@ -17,9 +17,10 @@
 #include <pthread.h>
 
 struct zone_segment {
-    size_t bytes;  /* const */
-    size_t carved; /* lock; bytes that are not runs */
-    size_t dead;   /* lock; bytes of blocks that must not be used again, part of carved */
+    size_t bytes;   /* const */
+    size_t carved;  /* lock; bytes that are not runs */
+    size_t dead;    /* lock; bytes of blocks that must not be used again, part of carved */
+    uint64_t stamp; /* lock; of its part that was freed last and is a run by now */
     struct zone_block *first;  /* const; the block where the segment starts */
     struct zone_segment *next; /* lock */
     struct zone_segment *back; /* lock */
@@ -70,15 +71,18 @@ size_t zone_arena_put(struct zone_arena *arena, struct zone_block *block);
 /* A block that others may still hold is used no more; its segment goes back with the rest. */
 void zone_arena_retire(struct zone_arena *arena, struct zone_block *block);
 
-/* Takes a segment that holds no block out, to be given back: its first block, now LEAVING. The
- * smallest of at least bytes, else the largest; NULL if there is none. Then gone, if the driver
- * took it, or kept. */
-struct zone_block *zone_arena_leave(struct zone_arena *arena, size_t bytes);
+/* Takes a segment that holds no block out, to be given back: its first block, now LEAVING. Of those
+ * with a stamp of at most until the smallest of at least bytes, else the largest; NULL if there is
+ * none. Then gone, if the driver took it, or kept. */
+struct zone_block *zone_arena_leave(struct zone_arena *arena, size_t bytes, uint64_t until);
 void zone_arena_gone(struct zone_block *first);
 void zone_arena_kept(struct zone_arena *arena, struct zone_block *first);
 
 /* The largest run, and the bytes of blocks that are used no more because others may hold them. */
 void zone_arena_look(struct zone_arena *arena, size_t *ret_run, size_t *ret_dead);
+
+/* Adds the age of each segment that holds no block and has a stamp of at most until. */
+void zone_arena_ages(struct zone_arena *arena, uint64_t until, struct zone_ages *ages);
 
 /* Bytes of the segments of which the program holds nothing: what giving back could free once all
  * is ready. */

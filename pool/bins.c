@@ -200,6 +200,15 @@ struct zone_block *zone_bin_take_cut(struct zone_bin *bin, uint64_t ready)
     return block;
 }
 
+void zone_bin_ages(struct zone_bin *bin, uint64_t until, struct zone_ages *ages)
+{
+    zone_lock(&bin->lock);
+    for (struct zone_block *it = bin->head; it && it->stamp <= until; it = it->next) {
+        zone_ages_add(ages, it->stamp);
+    }
+    zone_unlock(&bin->lock);
+}
+
 void zone_bin_hit(struct zone_bin *bin, size_t req_bytes)
 {
     zone_lock(&bin->lock);

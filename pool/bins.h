@@ -65,6 +65,10 @@ struct zone_block *zone_bin_serve(struct zone_bin *bin, uint64_t ready, size_t r
 /* The same for the first ready block that is cut from a segment, wherever it stands. */
 struct zone_block *zone_bin_take_cut(struct zone_bin *bin, uint64_t ready);
 
+/* Adds the age of each block at the head whose stamp is at most until, which is before ages->now.
+ */
+void zone_bin_ages(struct zone_bin *bin, uint64_t until, struct zone_ages *ages);
+
 /* Counts a request of req_bytes that was cut from a segment. */
 void zone_bin_hit(struct zone_bin *bin, size_t req_bytes);
 

@@ -35,6 +35,19 @@ enum zone_block_kind {
 struct zone_pool;
 struct zone_segment;
 
+/* How long ago cached memory was freed, in epochs before `now`, summed up for an average. */
+struct zone_ages {
+    uint64_t now;
+    uint64_t sum;
+    uint64_t count;
+};
+
+static inline void zone_ages_add(struct zone_ages *ages, uint64_t stamp)
+{
+    ages->sum += ages->now - stamp;
+    ages->count++;
+}
+
 struct zone_block {
     zone_addr_t addr; /* const while in use; loaded atomically by who does not own the record */
     size_t bytes;     /* const while LIVE or in a bin: the size class. Runs: arena lock */

@@ -29,7 +29,8 @@ void zone_pool_carve_init(struct zone_pool *pool)
         options->zero_fill || (pool->total >= SMALL_DEVICE && pool->max_cached >= SMALL_SEGMENT);
     pool->cuts_large = carve_given(options, ZONE_OPTION_ID_large_segment_size_mb) ||
                        carve_given(options, ZONE_OPTION_ID_max_split_size_mb) ||
-                       carve_given(options, ZONE_OPTION_ID_max_non_split_rounding_mb);
+                       carve_given(options, ZONE_OPTION_ID_max_non_split_rounding_mb) ||
+                       options->initial_pool_size_mb > 0;
     pool->rounds_large = pool->cuts_large || options->zero_fill;
     pool->small_rules = (struct zone_cut_rules){
         .max_split = SIZE_MAX, .max_over = SIZE_MAX, .min_rest = (size_t)1 << SMALL_UNIT_BITS};
@@ -70,12 +71,14 @@ static bool carve_how(struct zone_pool *pool, size_t bytes, struct carving *ret)
 }
 
 /* PyTorch's segments are the program's wish; ours end where memory does: a nearly full device
- * (below 15 %) has better uses for it than the rest of a segment. */
+ * (below 15 %), or limit, has better uses for it than the rest of a segment. */
 static bool carve_may_grow(const struct zone_pool *pool, const struct carving *how, size_t bytes)
 {
     size_t guess = atomic_load_explicit(&pool->free_guess, memory_order_relaxed);
-    return how->segment == bytes || guess > pool->total / 100 * 15 ||
-           (bytes < ZONE_BIN_LARGE && pool->process->options->zero_fill);
+    size_t limit = zone_limit_bytes(pool->device);
+    return how->segment == bytes || (bytes < ZONE_BIN_LARGE && pool->process->options->zero_fill) ||
+           (guess > pool->total / 100 * 15 &&
+            (limit >= pool->total || zone_limit_has_room(pool->device, limit / 100 * 15)));
 }
 
 size_t zone_pool_segment_size(struct zone_pool *pool, size_t bytes)
@@ -186,9 +189,9 @@ void zone_pool_absorb(struct zone_pool *pool, struct zone_block *block)
 
 /* Gives one segment back; false if there is none or the driver does not take it. */
 static bool release_one(struct zone_pool *pool, struct zone_arena *arena, size_t bytes,
-                        size_t *given, int *ret_rc)
+                        uint64_t until, size_t *given, int *ret_rc)
 {
-    struct zone_block *first = zone_arena_leave(arena, bytes);
+    struct zone_block *first = zone_arena_leave(arena, bytes, until);
     if (!first) {
         return false;
     }
@@ -199,20 +202,20 @@ static bool release_one(struct zone_pool *pool, struct zone_arena *arena, size_t
         return false;
     }
     *given += size;
-    zone_ledger_shrink(&pool->ledger, size);
+    zone_pool_gave_back(pool, size);
     zone_count_add(&pool->counts.trimmed_bytes, size);
     zone_arena_gone(first);
     return true;
 }
 
-int zone_pool_release(struct zone_pool *pool, size_t bytes, size_t *given)
+int zone_pool_release(struct zone_pool *pool, size_t bytes, uint64_t until, size_t *given)
 {
     int rc = ZONE_GPU_OK;
     struct zone_arena *arenas[] = {&pool->large, &pool->small};
     for (unsigned i = 0; i < 2; i++) {
-        while (
-            *given < bytes && rc == ZONE_GPU_OK &&
-            release_one(pool, arenas[i], bytes == SIZE_MAX ? bytes : bytes - *given, given, &rc)) {
+        while (*given < bytes && rc == ZONE_GPU_OK &&
+               release_one(pool, arenas[i], bytes == SIZE_MAX ? bytes : bytes - *given, until,
+                           given, &rc)) {
         }
     }
     return rc;

@@ -82,6 +82,7 @@ void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret)
     ret->oom_rung = load(&counts->rungs);
     ret->oom_wait_ns = load(&counts->rung_wait_ns);
     ret->ooms = load(&counts->ooms);
+    ret->oom_rejections = load(&counts->oom_rejections);
     ret->tainted = load(&counts->tainted);
     ret->fault_code = (uint64_t)atomic_load_explicit(&pool->fault, memory_order_relaxed);
 }

@@ -11,16 +11,19 @@
  */
 #include "pool.h"
 
+#include "initial.h"
 #include "ptrmap.h"
 #include "registry.h"
 
 enum { NAP_NS_MIN = 20000, NAP_NS_MAX = 1000000 };
 
-/* Calls the driver's allocator and counts it. */
-static int ladder_driver_alloc(struct zone_pool *pool, size_t bytes, zone_addr_t *ret_addr,
-                               uint64_t *ret_ns)
+int zone_pool_driver_alloc(struct zone_pool *pool, size_t bytes, zone_addr_t *ret_addr,
+                           uint64_t *ret_ns)
 {
     const struct zone_gpu *gpu = pool->process->gpu;
+    if (!zone_limit_reserve(pool->device, bytes)) {
+        return ZONE_GPU_OUT_OF_MEMORY;
+    }
     uint64_t start = gpu->now_ns();
     int rc = gpu->alloc(ret_addr, bytes);
     *ret_ns = gpu->now_ns() - start;
@@ -28,6 +31,8 @@ static int ladder_driver_alloc(struct zone_pool *pool, size_t bytes, zone_addr_t
     zone_count_add(&pool->counts.driver_alloc_ns, *ret_ns);
     if (rc == ZONE_GPU_OK) {
         zone_fill_fresh(pool, *ret_addr, bytes);
+    } else {
+        zone_limit_return(pool->device, bytes);
     }
     return rc;
 }
@@ -47,6 +52,7 @@ bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, siz
     };
     struct zone_block *block = bin ? zone_ptrmap_enter(&like) : NULL;
     if (!block) {
+        zone_limit_return(pool->device, bytes);
         return false;
     }
     zone_ledger_grow(&pool->ledger, bytes);
@@ -63,7 +69,7 @@ static int ladder_grow_whole(struct zone_pool *pool, size_t bytes, size_t req_by
     uint64_t ns;
     zone_addr_t addr;
     bytes = zone_pool_whole_size(pool->process->options, bytes);
-    int rc = ladder_driver_alloc(pool, bytes, &addr, &ns);
+    int rc = zone_pool_driver_alloc(pool, bytes, &addr, &ns);
     if (rc != ZONE_GPU_OK) {
         return rc;
     }
@@ -79,7 +85,7 @@ static int ladder_grow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
     uint64_t ns;
     size_t segment = zone_pool_segment_size(pool, bytes);
     if (segment > 0) {
-        int rc = ladder_driver_alloc(pool, segment, ret_addr, &ns);
+        int rc = zone_pool_driver_alloc(pool, segment, ret_addr, &ns);
         if (rc == ZONE_GPU_OK) {
             if (zone_pool_add_segment(pool, ret_addr, segment, bytes, req_bytes, ns)) {
                 zone_pool_look(pool, segment);
@@ -159,6 +165,9 @@ static uint64_t ladder_deadline(const struct zone_pool *pool)
 static bool ladder_is_hopeless(const struct zone_pool *pool, size_t bytes)
 {
     enum { LOOKS = 3 };
+    if (!zone_registry_may_fit(pool->device, bytes)) {
+        return true;
+    }
     for (unsigned i = 0; i < LOOKS; i++) {
         size_t free_bytes, total;
         size_t before = zone_registry_cached_at_most(pool->device);
@@ -200,6 +209,15 @@ static int ladder_give_and_grow(struct zone_pool *pool, size_t bytes, size_t req
     return *ret_given ? rc : ladder_grow(pool, bytes, req_bytes, ret_addr);
 }
 
+/* The driver may have what was given back at given_ns (0: nothing was) still to clear. What only a
+ * limit refuses it is not asked for. */
+static bool ladder_is_clearing(const struct zone_pool *pool, size_t bytes, uint64_t given_ns,
+                               uint64_t now)
+{
+    enum { CLEARING_NS = 1000000000 };
+    return given_ns > 0 && now - given_ns < CLEARING_NS && zone_limit_has_room(pool->device, bytes);
+}
+
 /* Rungs 3 to 5. What is given back here another thread may take, which then has cached memory of
  * its own: so again, as long as anything moves, or may: a block that another thread has taken out
  * to give back is on its way for as long as the driver's free waits. The rest of a segment in which
@@ -209,7 +227,7 @@ static int ladder_give_and_grow(struct zone_pool *pool, size_t bytes, size_t req
 static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, size_t req_bytes,
                                           zone_addr_t *ret_addr)
 {
-    enum { ROUNDS_WITHOUT_ANY = 4, CLEARING_NS = 1000000000 };
+    enum { ROUNDS_WITHOUT_ANY = 4 };
     const struct zone_gpu *gpu = pool->process->gpu;
     int rc = ZONE_GPU_OUT_OF_MEMORY;
     int fault = 0;
@@ -242,10 +260,44 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
             gpu->sleep_ns(NAP_NS_MAX);
         }
     } while (rc == ZONE_GPU_OUT_OF_MEMORY && now < deadline &&
-             (idle < ROUNDS_WITHOUT_ANY || (given_ns > 0 && now - given_ns < CLEARING_NS) ||
+             (idle < ROUNDS_WITHOUT_ANY || ladder_is_clearing(pool, bytes, given_ns, now) ||
               !rest || zone_registry_cached(pool->device) > 0));
     if (rc == ZONE_GPU_OUT_OF_MEMORY) {
         zone_pool_refuse(pool, bytes, req_bytes);
+    }
+    return rc;
+}
+
+static int ladder_alloc_past(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr)
+{
+    const struct zone_gpu *gpu = pool->process->gpu;
+    size_t bytes = (req_bytes + ZONE_BIN_STEP - 1) / ZONE_BIN_STEP * ZONE_BIN_STEP;
+    if (!zone_limit_reserve(pool->device, bytes)) {
+        int fault = atomic_load_explicit(&pool->fault, memory_order_relaxed);
+        return fault ? fault : ZONE_GPU_OUT_OF_MEMORY;
+    }
+    uint64_t start = gpu->now_ns();
+    int rc = gpu->alloc(ret_addr, req_bytes);
+    if (rc != ZONE_GPU_OK) {
+        zone_limit_return(pool->device, bytes);
+        return rc;
+    }
+    /* A lost context never allocates again, so this one was not lost. */
+    atomic_store_explicit(&pool->fault, 0, memory_order_relaxed);
+    zone_pool_adopt(pool, *ret_addr, bytes, req_bytes, gpu->now_ns() - start);
+    return rc;
+}
+
+int zone_pool_alloc_past(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr)
+{
+    int rc = ladder_alloc_past(pool, req_bytes, ret_addr);
+    /* What was freed while the pool still served must be in nobody's way. */
+    if (rc == ZONE_GPU_OUT_OF_MEMORY && zone_registry_may_fit(pool->device, req_bytes) &&
+        zone_pool_give_back(pool, SIZE_MAX) > 0) {
+        rc = ladder_alloc_past(pool, req_bytes, ret_addr);
+    }
+    if (rc == ZONE_GPU_OUT_OF_MEMORY) {
+        zone_pool_refuse(pool, req_bytes, req_bytes);
     }
     return rc;
 }
@@ -255,17 +307,14 @@ int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
 {
     int fault = atomic_load_explicit(&pool->fault, memory_order_relaxed);
     if (fault || bytes == 0 || bytes > pool->total) {
-        /* A lost context, or a size that no device has: the driver says what it says. A lost
-         * context never allocates again, so one that does was not lost. */
-        int rc = pool->process->gpu->alloc(ret_addr, req_bytes);
-        if (fault && rc == ZONE_GPU_OK) {
-            atomic_store_explicit(&pool->fault, 0, memory_order_relaxed);
-        }
+        /* A lost context, or a size that no device has: the driver says what it says. */
+        int rc = ladder_alloc_past(pool, req_bytes, ret_addr);
         if (!fault && rc == ZONE_GPU_OUT_OF_MEMORY) {
             zone_pool_refuse(pool, bytes, req_bytes);
         }
         return rc;
     }
+    zone_pool_start(pool);
     struct zone_bin *bin = zone_bins_find(&pool->bins, bytes);
     if (bin && ladder_ask(pool, bin, stamp, req_bytes, ret_addr, &fault)) {
         return ZONE_GPU_OK;
@@ -293,11 +342,10 @@ int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
 int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr)
 {
     size_t bytes = zone_pool_class(pool, req_bytes);
-    if (bytes == 0 || bytes > pool->total ||
-        atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
-        return pool->process->gpu->alloc(ret_addr, req_bytes);
-    }
-    int rc = ladder_grow_whole(pool, bytes, req_bytes, ret_addr);
+    bool past = bytes == 0 || bytes > pool->total ||
+                atomic_load_explicit(&pool->fault, memory_order_relaxed);
+    int rc = past ? ladder_alloc_past(pool, req_bytes, ret_addr)
+                  : ladder_grow_whole(pool, bytes, req_bytes, ret_addr);
     if (rc == ZONE_GPU_OK) {
         struct zone_block *block = zone_ptrmap_get(*ret_addr);
         if (block) {
@@ -306,7 +354,7 @@ int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr
             atomic_store_explicit(&block->tainted, 1, memory_order_relaxed);
         }
     }
-    if (rc != ZONE_GPU_OUT_OF_MEMORY) {
+    if (rc != ZONE_GPU_OUT_OF_MEMORY || past) {
         return rc;
     }
     uint64_t stamp;

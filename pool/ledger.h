@@ -110,11 +110,18 @@ static inline void zone_ledger_grow(struct zone_ledger *ledger, size_t bytes)
     atomic_fetch_add_explicit(&ledger->grown_segments, 1, memory_order_relaxed);
 }
 
-/* The driver took back. */
-static inline void zone_ledger_shrink(struct zone_ledger *ledger, size_t bytes)
+/* The driver took back. Returns the bytes by which that is less: none of what zone_ledger_clear has
+ * returned already, for a thread that was at it when the context died. */
+static inline size_t zone_ledger_shrink(struct zone_ledger *ledger, size_t bytes)
 {
-    zone_level_sub(&ledger->reserved, bytes);
+    size_t now = zone_level_now(&ledger->reserved);
+    size_t less;
+    do {
+        less = bytes < now ? bytes : now;
+    } while (!atomic_compare_exchange_weak_explicit(&ledger->reserved.now, &now, now - less,
+                                                    memory_order_relaxed, memory_order_relaxed));
     zone_level_sub(&ledger->segments, 1);
+    return less;
 }
 
 /* Bytes that the pool holds and the program does not. */
@@ -125,11 +132,11 @@ static inline size_t zone_ledger_cached(const struct zone_ledger *ledger)
     return reserved > allocated ? reserved - allocated : 0;
 }
 
-/* The context died: nothing is held any more. */
-static inline void zone_ledger_clear(struct zone_ledger *ledger)
+/* The context died: nothing is held any more. Returns the bytes that had been reserved. */
+static inline size_t zone_ledger_clear(struct zone_ledger *ledger)
 {
     atomic_store_explicit(&ledger->held, 0, memory_order_relaxed);
     atomic_store_explicit(&ledger->requested.now, 0, memory_order_relaxed);
-    atomic_store_explicit(&ledger->reserved.now, 0, memory_order_relaxed);
     atomic_store_explicit(&ledger->segments.now, 0, memory_order_relaxed);
+    return atomic_exchange_explicit(&ledger->reserved.now, 0, memory_order_relaxed);
 }

@@ -18,16 +18,6 @@ static struct limit *limit_of(int device)
     return device >= 0 && device < ZONE_OPTIONS_DEVICES ? &limits[device] : NULL;
 }
 
-static size_t limit_fraction(uint64_t fraction, size_t total)
-{
-    if (fraction >= ZONE_OPTIONS_ONE) {
-        return SIZE_MAX;
-    }
-    /* In two parts: the product may not fit. */
-    return total / ZONE_OPTIONS_ONE * fraction +
-           total % ZONE_OPTIONS_ONE * fraction / ZONE_OPTIONS_ONE;
-}
-
 void zone_limit_set(const struct zone_options *options, int device, size_t total)
 {
     struct limit *limit = limit_of(device);
@@ -36,7 +26,9 @@ void zone_limit_set(const struct zone_options *options, int device, size_t total
     }
     size_t bytes = SIZE_MAX;
     if (options->backend != ZONE_BACKEND_OFF) {
-        size_t fraction = limit_fraction(options->per_process_memory_fraction, total);
+        size_t fraction = options->per_process_memory_fraction < ZONE_OPTIONS_ONE
+                              ? zone_options_share(options->per_process_memory_fraction, total)
+                              : SIZE_MAX;
         size_t reserved = zone_options_bytes(options->max_reserved_mb.mb[device]);
         bytes = fraction < reserved ? fraction : reserved;
     }
@@ -85,6 +77,14 @@ bool zone_limit_reserve(int device, size_t bytes)
         }
     } while (!atomic_compare_exchange_weak(&limit->used, &used, used + bytes));
     return true;
+}
+
+void zone_limit_count(int device, size_t bytes)
+{
+    struct limit *limit = limit_of(device);
+    if (limit) {
+        atomic_fetch_add(&limit->used, bytes);
+    }
 }
 
 void zone_limit_return(int device, size_t bytes)

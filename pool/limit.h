@@ -35,5 +35,8 @@ bool zone_limit_has_room(int device, size_t bytes);
  * would pass the limit: then the driver must not be asked. */
 bool zone_limit_reserve(int device, size_t bytes);
 
+/* Counts what the driver has given already, whatever the limit. */
+void zone_limit_count(int device, size_t bytes);
+
 /* The driver refused them, or has them back. */
 void zone_limit_return(int device, size_t bytes);

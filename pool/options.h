@@ -153,6 +153,13 @@ static inline size_t zone_options_bytes(uint64_t mb)
     return mb > ZONE_OPTIONS_MAX_MB ? SIZE_MAX : (size_t)mb << 20;
 }
 
+/* A share of bytes. In two parts, as the product may not fit. */
+static inline size_t zone_options_share(uint64_t fraction, size_t bytes)
+{
+    return bytes / ZONE_OPTIONS_ONE * fraction +
+           bytes % ZONE_OPTIONS_ONE * fraction / ZONE_OPTIONS_ONE;
+}
+
 /* The slow half of zone_options_roundup(). */
 size_t zone_options_roundup_divisions(const struct zone_options *opt, size_t bytes);
 

@@ -186,6 +186,10 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
     if (!zone_gpu_is_fault(rc) && zone_ledger_cached(&pool->ledger) > pool->max_cached) {
         rc = zone_pool_shrink(pool, &ticket);
     }
+    if (ZONE_UNLIKELY(atomic_load_explicit(&pool->collect_before, memory_order_relaxed) > 0) &&
+        rc == ZONE_GPU_OK) {
+        rc = zone_pool_collect(pool, &ticket);
+    }
     if (!zone_gpu_is_fault(rc)) {
         zone_fill_advance(pool); /* behind the free's own record, which is not about it */
     }
@@ -262,7 +266,7 @@ int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns)
     zone_pool_count_back(pool, block);
     zone_count_add(&pool->counts.driver_frees, 1);
     zone_count_add(&pool->counts.driver_free_ns, pool->process->gpu->now_ns() - start_ns);
-    zone_ledger_shrink(&pool->ledger, block->bytes);
+    zone_pool_gave_back(pool, block->bytes);
     zone_ptrmap_remove(block);
     zone_block_delete(block);
     return ZONE_GPU_OK;

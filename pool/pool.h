@@ -18,6 +18,7 @@
 #include "fill.h"
 #include "gpu.h"
 #include "ledger.h"
+#include "limit.h"
 #include "oom.h"
 #include "options.h"
 
@@ -31,6 +32,8 @@ struct zone_process {
     /* Says why an allocation failed; NULL: nobody wants to know. May take milliseconds. */
     void (*explain)(const struct zone_oom *oom);
     struct zone_oom_gate oom_gate;
+    /* Tells the user one line about the configuration; NULL: nobody. */
+    void (*say)(const char *line);
 };
 
 /* Who frees: decides whether the free may wait. */
@@ -55,6 +58,7 @@ struct zone_pool_counts {
     _Atomic uint64_t rungs;
     _Atomic uint64_t rung_wait_ns;
     _Atomic uint64_t ooms;
+    _Atomic uint64_t oom_rejections;
     _Atomic uint64_t trims;
     _Atomic uint64_t trimmed_bytes;
     _Atomic uint64_t tainted;
@@ -72,13 +76,15 @@ struct zone_pool {
     enum zone_free_order order; /* const */
     bool odd_frees;             /* const; order is unsafe, or freed blocks are filled */
     bool rounds_large;          /* const; classes from 1 MiB up are multiples of 2 MiB */
-    size_t budget;       /* const; pending bytes a free tolerates, or their cap if automatic */
-    bool budget_is_auto; /* const; see pool_budget */
-    size_t min_free;     /* const; device bytes to leave free */
-    size_t max_cached;   /* const; cached bytes that a free tolerates */
-    size_t total;        /* const; bytes of the device */
-    _Atomic unsigned shrink_rest; /* so many frees do not look whether max_cached is passed */
-    _Atomic bool tight;           /* the device is nearly full: frees behave as natively */
+    size_t budget;        /* const; pending bytes a free tolerates, or their cap if automatic */
+    bool budget_is_auto;  /* const; see pool_budget */
+    size_t min_free;      /* const; device bytes to leave free */
+    size_t max_cached;    /* const; cached bytes that a free tolerates */
+    size_t total;         /* const; bytes of the device */
+    size_t collect_above; /* const; bytes held of the device above which old cached ones go */
+    _Atomic uint64_t collect_before; /* what was freed before this epoch may go; 0: nothing */
+    _Atomic unsigned shrink_rest;    /* so many frees do not look whether max_cached is passed */
+    _Atomic bool tight;              /* the device is nearly full: frees behave as natively */
     _Atomic int fault;         /* the driver's code once the context is lost; then all calls pass */
     _Atomic size_t free_guess; /* free bytes of the device when last looked, less growth since */
     _Atomic uint64_t looked_ns; /* when that was */
@@ -87,6 +93,7 @@ struct zone_pool {
     _Atomic size_t whole_live;         /* bytes of whole blocks that the program holds */
     bool cuts_small;                   /* const; blocks below 1 MiB are cut from segments */
     bool cuts_large;                   /* const; blocks from 1 MiB up too */
+    bool initial;                      /* written once; it has the device's initial pool */
     struct zone_cut_rules small_rules; /* const */
     struct zone_cut_rules large_rules; /* const */
     struct zone_fence fence;
@@ -131,9 +138,9 @@ void zone_pool_taint(struct zone_block *block);
 uint64_t zone_pool_leave(struct zone_block *block);
 int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns);
 
-/* Enters what the driver has just allocated (bytes large, req_bytes of them asked for, in ns
- * nanoseconds) as a live block. False when the host has no memory; the allocation then stays the
- * driver's. */
+/* Enters what the driver has just allocated (bytes large, counted against the limit; req_bytes of
+ * them asked for, in ns nanoseconds) as a live block. False when the host has no memory; the
+ * allocation then stays the driver's and is counted no more. */
 bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, size_t req_bytes,
                      uint64_t ns);
 
@@ -162,6 +169,15 @@ static inline size_t zone_pool_whole_size(const struct zone_options *options, si
     return options->zero_fill && bytes < ZONE_FILL_SCRUBBED ? ZONE_FILL_SCRUBBED : bytes;
 }
 
+/* The driver's allocation, counted, and timed in *ret_ns. Out of memory too if a limit forbids it,
+ * without asking the driver (limit.h). */
+int zone_pool_driver_alloc(struct zone_pool *pool, size_t bytes, zone_addr_t *ret_addr,
+                           uint64_t *ret_ns);
+
+/* An allocation that is the driver's to serve (the pool is switched off, the context lost), adopted
+ * as a block, under the limit too. */
+int zone_pool_alloc_past(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr);
+
 /* The driver's free, counted. Waits as it does: see gpu.h. */
 int zone_pool_driver_free(struct zone_pool *pool, zone_addr_t addr);
 
@@ -175,6 +191,18 @@ int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticke
 
 /* Inside a free: brings the cached bytes down to max_cached. */
 int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket);
+
+/* Inside a free: gives old cached memory back, after growth beyond garbage_collection_threshold. */
+int zone_pool_collect(struct zone_pool *pool, const struct zone_ticket *ticket);
+
+/* Parts of these. Waits for the free's own mark, which makes every block freed before it ready. */
+int zone_pool_wait_own(struct zone_pool *pool, const struct zone_ticket *ticket);
+
+/* Gives a ready block, out of its bin, back and adds its bytes to *given; a part of a segment
+ * becomes free space of it. On failure it goes back to its bin, or, if bin is NULL, to those that
+ * are to be filled. */
+int zone_pool_trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_block *block,
+                         size_t *given);
 
 /* For a call of the program that ran out of memory: waits until *deadline_ns (0: sets it to
  * oom_wait_ms from now) for the context to come to rest, then gives everything ready back. Returns
@@ -218,14 +246,21 @@ bool zone_pool_add_segment(struct zone_pool *pool, zone_addr_t *addr, size_t seg
 /* A ready block of a segment, out of its bin, becomes free space of the segment. */
 void zone_pool_absorb(struct zone_pool *pool, struct zone_block *block);
 
-/* Gives segments without blocks back until *given reaches bytes. Returns the driver's code. */
-int zone_pool_release(struct zone_pool *pool, size_t bytes, size_t *given);
+/* Gives segments without blocks, with a stamp of at most until, back until *given reaches bytes.
+ * Returns the driver's code. */
+int zone_pool_release(struct zone_pool *pool, size_t bytes, uint64_t until, size_t *given);
 
 /* zone_pool_free_for_real for a block of a segment, which the driver does not know. */
 int zone_pool_free_cut(struct zone_block *block, enum zone_free_by by);
 
 /* Cached bytes that giving back could free once all is ready: not the holes in segments. */
 size_t zone_pool_available(struct zone_pool *pool);
+
+/* The driver has bytes back that it gave in one allocation. */
+static inline void zone_pool_gave_back(struct zone_pool *pool, size_t bytes)
+{
+    zone_limit_return(pool->device, zone_ledger_shrink(&pool->ledger, bytes));
+}
 
 /* The program gets a block, or gave it back. */
 static inline void zone_pool_count_out(struct zone_pool *pool, struct zone_block *block)

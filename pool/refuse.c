@@ -85,6 +85,7 @@ void zone_refuse(struct zone_process *process, void *ctx, struct zone_oom *oom)
 void zone_pool_refuse(struct zone_pool *pool, size_t bytes, size_t req_bytes)
 {
     zone_count_add(&pool->counts.ooms, 1);
+    zone_count_add(&pool->counts.oom_rejections, !zone_limit_has_room(pool->device, bytes));
     struct zone_oom oom = {
         .device = pool->device, .requested = req_bytes, .bytes = bytes, .total = pool->total};
     if (bytes < req_bytes) {

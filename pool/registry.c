@@ -54,6 +54,9 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
                       const struct zone_context_facts *facts, size_t free_bytes, size_t total)
 {
     const struct zone_options *options = process->options;
+    /* What a thread that came too late for the context before may have counted. */
+    zone_limit_return(pool->device, zone_ledger_clear(&pool->ledger));
+    zone_limit_set(options, facts->device, total);
     /* ctx is NULL already and others read it as they look for theirs; giving counts threads that
      * came too late for the context before. */
     size_t from = offsetof(struct zone_pool, open_frees);
@@ -72,6 +75,11 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
     atomic_store(&pool->shrink_rest, 0);
     pool->min_free = size_clamp(zone_options_bytes(options->min_free_mb), 0, total / 16);
     pool->max_cached = zone_options_bytes(options->max_cached_mb);
+    size_t limit = zone_limit_bytes(facts->device);
+    pool->collect_above = options->garbage_collection_threshold > 0
+                              ? zone_options_share(options->garbage_collection_threshold,
+                                                   limit < total ? limit : total)
+                              : SIZE_MAX;
     pool->budget_is_auto = options->max_pending_mb == ZONE_OPTIONS_AUTO;
     pool->budget = pool->budget_is_auto
                        ? size_clamp(free_bytes / 8, ZONE_POOL_BUDGET_MIN, ZONE_POOL_BUDGET_MAX)
@@ -274,6 +282,28 @@ size_t zone_registry_cached_at_most(int device)
     struct rescue sum = {.device = device};
     zone_registry_each(at_most_visit, &sum);
     return sum.bytes;
+}
+
+static void live_visit(struct zone_pool *pool, void *arg)
+{
+    struct rescue *sum = arg;
+    if (pool->device == sum->device) {
+        sum->bytes += zone_ledger_allocated(&pool->ledger);
+    }
+}
+
+size_t zone_registry_live(int device)
+{
+    struct rescue sum = {.device = device};
+    zone_registry_each(live_visit, &sum);
+    return sum.bytes;
+}
+
+bool zone_registry_may_fit(int device, size_t bytes)
+{
+    size_t limit = zone_limit_bytes(device);
+    size_t live = limit == SIZE_MAX ? 0 : zone_registry_live(device);
+    return live <= limit && bytes <= limit - live;
 }
 
 void zone_registry_count(int device, struct zone_counters *ret)

@@ -48,5 +48,12 @@ size_t zone_registry_cached(int device);
  * that a block may free more than its own bytes. Of all devices if device is negative. */
 size_t zone_registry_cached_at_most(int device);
 
+/* False if a limit of the device forbids so much beside what the program holds, even with nothing
+ * cached. */
+bool zone_registry_may_fit(int device, size_t bytes);
+
+/* What the program holds of a device, in blocks of all its contexts. */
+size_t zone_registry_live(int device);
+
 /* Sums of a device over all contexts that it ever had. */
 void zone_registry_count(int device, struct zone_counters *ret);

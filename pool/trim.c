@@ -6,6 +6,7 @@
  */
 #include "pool.h"
 
+#include "initial.h"
 #include "ptrmap.h"
 
 /* Driver memory is looked at again after this long, or when a quarter of what seemed free may be
@@ -15,6 +16,9 @@ enum { LOOK_NS = 100000000 };
 void zone_pool_look(struct zone_pool *pool, size_t bytes)
 {
     const struct zone_gpu *gpu = pool->process->gpu;
+    if (zone_limit_used(pool->device) > pool->collect_above) {
+        atomic_store(&pool->collect_before, zone_fence_stamp(&pool->fence));
+    }
     size_t guess = atomic_load_explicit(&pool->free_guess, memory_order_relaxed);
     guess = guess > bytes ? guess - bytes : 0;
     atomic_store_explicit(&pool->free_guess, guess, memory_order_relaxed);
@@ -41,10 +45,8 @@ int zone_pool_driver_free(struct zone_pool *pool, zone_addr_t addr)
     return rc;
 }
 
-/* Gives one block back and adds its bytes to *given. On failure it goes back to its bin, or, if bin
- * is NULL, to those that are to be filled. */
-static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_block *block,
-                      size_t *given)
+int zone_pool_trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_block *block,
+                         size_t *given)
 {
     uint8_t freed = ZONE_BLOCK_FREED;
     if (block->segment) {
@@ -69,7 +71,7 @@ static int trim_block(struct zone_pool *pool, struct zone_bin *bin, struct zone_
         return rc;
     }
     *given += block->bytes;
-    zone_ledger_shrink(&pool->ledger, block->bytes);
+    zone_pool_gave_back(pool, block->bytes);
     zone_count_add(&pool->counts.trimmed_bytes, block->bytes);
     zone_ptrmap_remove(block);
     zone_block_delete(block);
@@ -101,7 +103,7 @@ static size_t trim_give_back(struct zone_pool *pool, size_t bytes)
          * blocks. */
         uint64_t oldest = bytes == SIZE_MAX ? ready : trim_oldest(pool, ready);
         if (oldest == UINT64_MAX) {
-            rc = zone_pool_release(pool, bytes, &given);
+            rc = zone_pool_release(pool, bytes, UINT64_MAX, &given);
             break;
         }
         uint64_t until = oldest + (ready - oldest) / 8;
@@ -111,11 +113,11 @@ static size_t trim_give_back(struct zone_pool *pool, size_t bytes)
             uint64_t stamp;
             while (given < bytes && rc == ZONE_GPU_OK &&
                    (block = zone_bin_take(bin, until, &stamp)) != NULL) {
-                rc = trim_block(pool, bin, block, &given);
+                rc = zone_pool_trim_block(pool, bin, block, &given);
             }
         }
         if (rc == ZONE_GPU_OK) {
-            rc = zone_pool_release(pool, bytes, &given);
+            rc = zone_pool_release(pool, bytes, UINT64_MAX, &given);
         }
         if (bytes == SIZE_MAX) {
             break;
@@ -136,7 +138,7 @@ static size_t trim_unfilled(struct zone_pool *pool, size_t bytes)
     size_t given = 0;
     int rc = ZONE_GPU_OK;
     while (given < bytes && rc == ZONE_GPU_OK && (block = zone_fill_take_whole(pool)) != NULL) {
-        rc = trim_block(pool, NULL, block, &given);
+        rc = zone_pool_trim_block(pool, NULL, block, &given);
     }
     zone_pool_note(pool, rc);
     if (given < bytes && rc == ZONE_GPU_OK) {
@@ -163,8 +165,7 @@ size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
     return given;
 }
 
-/* Waits for the free's own mark, which makes every block freed before it ready. */
-static int trim_wait_own(struct zone_pool *pool, const struct zone_ticket *ticket)
+int zone_pool_wait_own(struct zone_pool *pool, const struct zone_ticket *ticket)
 {
     uint64_t waited = 0;
     int rc = zone_fence_wait_own(&pool->fence, pool->process->gpu, ticket, &waited);
@@ -178,7 +179,7 @@ static int trim_wait_own(struct zone_pool *pool, const struct zone_ticket *ticke
 int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticket)
 {
     size_t free_bytes, total;
-    int rc = trim_wait_own(pool, ticket);
+    int rc = zone_pool_wait_own(pool, ticket);
     if (rc != ZONE_GPU_OK) {
         return rc;
     }
@@ -212,7 +213,7 @@ int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
                               memory_order_relaxed);
         return ZONE_GPU_OK;
     }
-    int rc = trim_wait_own(pool, ticket);
+    int rc = zone_pool_wait_own(pool, ticket);
     size_t cached = zone_pool_available(pool);
     if (rc == ZONE_GPU_OK && cached > pool->max_cached) {
         zone_pool_give_back(pool, cached - pool->max_cached);
@@ -241,6 +242,7 @@ void zone_pool_forget(struct zone_pool *pool)
     }
     zone_arena_forget(&pool->small);
     zone_arena_forget(&pool->large);
+    zone_initial_forget(pool);
     atomic_store(&pool->whole_live, 0);
-    zone_ledger_clear(&pool->ledger);
+    zone_limit_return(pool->device, zone_ledger_clear(&pool->ledger));
 }

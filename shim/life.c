@@ -194,6 +194,7 @@ static void life_start_locked(void)
     life_configure();
     life_process.options = &life_options;
     life_process.gpu = zone_gpu_driver();
+    life_process.say = zone_life_say;
     if (zone_report_kind(secure_getenv("ZONE_REPORT")) != ZONE_REPORT_NONE) {
         life_process.explain = zone_explain;
     }

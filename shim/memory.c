@@ -7,12 +7,11 @@
  */
 #include "capture.h"
 #include "context.h"
-#include "explain.h"
+#include "first.h"
 #include "hooks.h"
 #include "life.h"
 #include "managed.h"
 #include "ptrmap.h"
-#include "retry.h"
 #include "tally.h"
 
 struct zone_tally zone_tally;
@@ -24,80 +23,19 @@ static bool memory_passes(void)
            zone_capture_is_active();
 }
 
-/* The driver allocates and no pool learns of it. */
-static CUresult memory_foreign(const struct zone_driver *driver, CUdeviceptr *dptr, size_t bytes)
-{
-    CUresult rc = ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
-    if (rc == CUDA_SUCCESS && zone_life_is_on()) {
-        zone_ptrmap_evict(*dptr);
-    }
-    return rc;
-}
-
-/* The driver allocates; the pool of whoever owns the memory is made and learns of it. */
-static ZONE_COLD CUresult memory_first(const struct zone_driver *driver, CUcontext ctx,
-                                       CUdeviceptr *dptr, size_t bytes)
-{
-    if (!ctx) {
-        ZONE_TALLY(bypass_no_context);
-        return memory_foreign(driver, dptr, bytes);
-    }
-    if (zone_capture_is_active()) {
-        /* Making a pool asks the driver things that a capture may not allow. */
-        ZONE_TALLY(bypass_capture);
-        return memory_foreign(driver, dptr, bytes);
-    }
-    if (!zone_life_start()) {
-        return ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
-    }
-    struct zone_process *process = zone_life_process();
-    size_t class = zone_options_roundup(process->options, bytes);
-    bool exact = process->options->backend == ZONE_BACKEND_OFF || class == 0;
-    class = exact ? class : zone_pool_whole_size(process->options, class);
-    uint64_t start = process->gpu->now_ns();
-    CUresult rc = ZONE_REAL(driver, cuMemAlloc_v2)(dptr, exact ? bytes : class);
-    unsigned tries = 0;
-    while (zone_retry_worth(driver, rc, &tries)) {
-        /* Another context's pool may hold what this one lacks. */
-        rc = zone_retry_done(ZONE_REAL(driver, cuMemAlloc_v2)(dptr, exact ? bytes : class));
-    }
-    if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
-        zone_explain_first(driver, ctx, bytes);
-    }
-    if (rc == CUDA_SUCCESS && class > 0) {
-        uint64_t ns = process->gpu->now_ns() - start;
-        struct zone_pool *pool = zone_context_adopt(ctx, *dptr);
-        if (pool) {
-            zone_pool_adopt(pool, *dptr, class, bytes, ns);
-            if (!exact) {
-                zone_fill_fresh(pool, *dptr, class);
-            }
-        }
-    }
-    return rc;
-}
-
 /* Counted, not pooled. */
-static ZONE_COLD CUresult memory_past_pool(const struct zone_driver *driver, struct zone_pool *pool,
-                                           CUdeviceptr *dptr, size_t bytes)
+static ZONE_COLD CUresult memory_past_pool(struct zone_pool *pool, CUdeviceptr *dptr, size_t bytes)
 {
-    struct zone_process *process = zone_life_process();
-    if (process->options->backend != ZONE_BACKEND_OFF && !zone_capture_is_unknown()) {
-        zone_addr_t addr;
+    zone_addr_t addr;
+    bool capture =
+        zone_life_process()->options->backend != ZONE_BACKEND_OFF && !zone_capture_is_unknown();
+    if (capture) {
         ZONE_TALLY(bypass_capture);
-        int rc = zone_pool_alloc_captured(pool, bytes, &addr);
-        if (rc == CUDA_SUCCESS) {
-            *dptr = addr;
-        }
-        return rc;
     }
-    uint64_t start = process->gpu->now_ns();
-    CUresult rc = ZONE_REAL(driver, cuMemAlloc_v2)(dptr, bytes);
+    int rc = capture ? zone_pool_alloc_captured(pool, bytes, &addr)
+                     : zone_pool_alloc_past(pool, bytes, &addr);
     if (rc == CUDA_SUCCESS) {
-        size_t class = (bytes + ZONE_BIN_STEP - 1) / ZONE_BIN_STEP * ZONE_BIN_STEP;
-        zone_pool_adopt(pool, *dptr, class, bytes, process->gpu->now_ns() - start);
-    } else if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
-        zone_pool_refuse(pool, bytes, bytes);
+        *dptr = addr;
     }
     return rc;
 }
@@ -111,10 +49,10 @@ static inline CUresult memory_alloc(const struct zone_driver *driver, CUdevicept
     CUcontext ctx;
     struct zone_pool *pool = zone_context_pool(driver, &ctx);
     if (ZONE_UNLIKELY(!pool)) {
-        return memory_first(driver, ctx, dptr, bytes);
+        return zone_first_alloc(driver, ctx, dptr, bytes);
     }
     if (ZONE_UNLIKELY(memory_passes())) {
-        return memory_past_pool(driver, pool, dptr, bytes);
+        return memory_past_pool(pool, dptr, bytes);
     }
     zone_addr_t addr;
     int rc = zone_pool_alloc(pool, bytes, &addr);

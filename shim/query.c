@@ -130,8 +130,18 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *at
     return rc;
 }
 
+/* The most that a limit leaves of the bytes that are free on a device. */
+static size_t query_limited(int device, size_t free_bytes, size_t total)
+{
+    zone_limit_set(zone_life_process()->options, device, total);
+    size_t limit = zone_limit_bytes(device);
+    size_t live = limit == SIZE_MAX ? 0 : zone_registry_live(device);
+    size_t left = live < limit ? limit - live : 0;
+    return free_bytes < left ? free_bytes : left;
+}
+
 /* Free memory counts what an allocation could have: the driver's own and what the pools of the
- * device hold unused. */
+ * device hold unused, within the limit. */
 CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     const struct zone_driver *driver = zone_driver();
@@ -144,8 +154,12 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
         CUcontext ctx;
         struct zone_pool *pool = zone_context_pool(driver, &ctx);
         size_t sum = pool ? *free_bytes + zone_registry_cached(pool->device) : *free_bytes;
+        CUdevice device;
         whole = total ? *total : whole;
         *free_bytes = sum < whole ? sum : whole;
+        if (ctx && ZONE_REAL(driver, cuCtxGetDevice)(&device) == CUDA_SUCCESS) {
+            *free_bytes = query_limited(device, *free_bytes, whole);
+        }
     }
     return rc;
 }

@@ -200,6 +200,10 @@ static void check_end(uint64_t seed)
         counters.segment.current != thread_gpu_segments()) {
         complain("what is reserved is not what the device gave out", 0);
     }
+    if (counters.reserved_bytes.current != zone_limit_used(0) ||
+        thread_gpu_peak() > zone_limit_bytes(0)) {
+        complain("a limit was passed, or what counts is not what is reserved", 0);
+    }
     uint64_t deadline = 0;
     size_t cached = zone_ledger_cached(&pool->ledger);
     /* A refused record leaves its blocks to the next one. */

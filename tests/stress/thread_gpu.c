@@ -50,7 +50,7 @@ static struct stream streams[STREAMS_MAX];
 static struct slot slots[SLOTS];
 static unsigned free_slots[SLOTS];
 static unsigned free_count;
-static size_t used, segments;
+static size_t used, segments, peak;
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct event events[EVENTS];
 static _Atomic unsigned events_made;
@@ -85,6 +85,7 @@ static int gpu_alloc(zone_addr_t *ret_addr, size_t bytes)
         atomic_store(&slots[number].bytes, bytes);
         *ret_addr = (zone_addr_t)(number + 1) << SLOT_BITS;
         used += bytes;
+        peak = used > peak ? used : peak;
         segments++;
         rc = ZONE_GPU_OK;
     }
@@ -155,6 +156,11 @@ size_t thread_gpu_used(void)
 size_t thread_gpu_segments(void)
 {
     return segments;
+}
+
+size_t thread_gpu_peak(void)
+{
+    return peak;
 }
 
 /* Events */

@@ -36,3 +36,5 @@ void thread_gpu_launch(unsigned stream, zone_addr_t addr, uint64_t mark);
 /* Bytes and allocations that the device has given out. */
 size_t thread_gpu_used(void);
 size_t thread_gpu_segments(void);
+/* The most bytes that were given out at a time. */
+size_t thread_gpu_peak(void);

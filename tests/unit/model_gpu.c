@@ -268,6 +268,11 @@ void model_enter_malloc(void)
     model.refused_memory = false;
 }
 
+void model_refuse_malloc(void)
+{
+    model.refused_memory = true;
+}
+
 void model_leave_malloc(void)
 {
     model.in_malloc = false;

@@ -112,6 +112,8 @@ unsigned model_stalls(void);
  * state with leave and set it again. */
 void model_enter_malloc(void);
 void model_leave_malloc(void);
+/* The malloc was refused memory by somebody else than the device. */
+void model_refuse_malloc(void);
 
 /* A free of memory that work still uses is the program's own: allowed until set back. */
 void model_allow_free_in_use(bool allowed);

@@ -19,9 +19,16 @@ static void check_pool(struct zone_pool *one, void *arg)
     }
 }
 
+/* The class of the malloc under way and its device. */
+static size_t asked;
+static int asked_device;
+
 static void check_no_lock(void *arg)
 {
     zone_registry_each(check_pool, arg);
+    if (asked > 0 && !zone_limit_has_room(asked_device, asked)) {
+        model_refuse_malloc();
+    }
 }
 
 static void say(void *arg, const char *line)
@@ -68,6 +75,9 @@ void pool_teardown(void)
         counts();
     }
     zone_registry_each(drop, NULL);
+    for (int device = 0; device < ZONE_OPTIONS_DEVICES; device++) {
+        ck_assert_uint_eq(zone_limit_used(device), 0);
+    }
 }
 
 void pool_reopen(size_t capacity, const char *conf)
@@ -86,7 +96,10 @@ static int alloc_from(struct zone_pool *from, size_t bytes, zone_addr_t *ret_add
 {
     model_set_current(from->ctx);
     model_enter_malloc();
+    asked = zone_pool_class(from, bytes);
+    asked_device = from->device;
     int rc = zone_pool_alloc(from, bytes, ret_addr);
+    asked = 0;
     model_leave_malloc();
     if (rc == ZONE_GPU_OK) {
         model_handed_out(*ret_addr, bytes);

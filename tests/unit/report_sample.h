@@ -75,6 +75,7 @@ static inline void sample_full(struct zone_report *ret_report)
     c->oom_rung = 2;
     c->oom_wait_ns = 20000000;
     c->ooms = 1;
+    c->oom_rejections = 1;
     c->trims = 3;
     c->trimmed_bytes = 5 * ZONE_GIB;
     c->retries = 2;

@@ -151,19 +151,19 @@ START_TEST(only_empty_segments_leave)
     ck_assert_uint_eq(zone_arena_idle(&arena), 2 * SEGMENT); /* FREED, of nobody */
     atomic_store(&a->state, ZONE_BLOCK_LIVE);
     ck_assert_uint_eq(zone_arena_idle(&arena), SEGMENT);
-    ck_assert_ptr_null(zone_arena_leave(&arena, 1));
+    ck_assert_ptr_null(zone_arena_leave(&arena, 1, UINT64_MAX));
     zone_arena_put(&arena, b);
-    struct zone_block *first = zone_arena_leave(&arena, SIZE_MAX);
+    struct zone_block *first = zone_arena_leave(&arena, SIZE_MAX, UINT64_MAX);
     ck_assert_ptr_eq(first, b);
     ck_assert_int_eq(first->state, ZONE_BLOCK_LEAVING);
-    ck_assert_ptr_null(zone_arena_leave(&arena, SIZE_MAX));
+    ck_assert_ptr_null(zone_arena_leave(&arena, SIZE_MAX, UINT64_MAX));
     /* What leaves serves nobody, unless the driver does not take it. */
     ck_assert_ptr_null(take(SEGMENT));
     zone_arena_kept(&arena, first);
     ck_assert_ptr_eq(take(SEGMENT), first);
     zone_arena_put(&arena, first);
     zone_addr_t addr = first->addr;
-    zone_arena_gone(zone_arena_leave(&arena, SIZE_MAX));
+    zone_arena_gone(zone_arena_leave(&arena, SIZE_MAX, UINT64_MAX));
     ck_assert_ptr_null(zone_ptrmap_get(addr));
     ck_assert_uint_eq(arena.bytes, SEGMENT);
     ck_assert_uint_eq(arena.count, 1);
@@ -183,7 +183,7 @@ START_TEST(guard)
     ck_assert_uint_eq(zone_arena_put(&arena, a), SEGMENT - UNIT);
     ck_assert_uint_eq(take(UNIT)->addr, base + UNIT);
     zone_arena_put(&arena, zone_ptrmap_get(base + UNIT));
-    struct zone_block *first = zone_arena_leave(&arena, SIZE_MAX);
+    struct zone_block *first = zone_arena_leave(&arena, SIZE_MAX, UINT64_MAX);
     ck_assert_uint_eq(first->addr, base);
     zone_arena_kept(&arena, first);
     ck_assert_uint_eq(take(SEGMENT - UNIT)->addr, base + UNIT);
@@ -199,9 +199,10 @@ START_TEST(leaves_what_is_enough)
                                               &free_rules));
         next_segment += sizes[i] * SEGMENT;
     }
-    struct zone_block *first = zone_arena_leave(&arena, 3 * SEGMENT);
+    struct zone_block *first = zone_arena_leave(&arena, 3 * SEGMENT, UINT64_MAX);
     ck_assert_uint_eq(first->segment->bytes, 4 * SEGMENT);
-    ck_assert_uint_eq(zone_arena_leave(&arena, 9 * SEGMENT)->segment->bytes, 8 * SEGMENT);
+    ck_assert_uint_eq(zone_arena_leave(&arena, 9 * SEGMENT, UINT64_MAX)->segment->bytes,
+                      8 * SEGMENT);
 }
 END_TEST
 
@@ -216,14 +217,14 @@ START_TEST(retired_blocks)
     ck_assert_ptr_null(take(SEGMENT));
     ck_assert_uint_eq(take(SEGMENT - 4096)->addr, a->addr + 4096);
     zone_arena_put(&arena, zone_ptrmap_get(a->addr + 4096));
-    struct zone_block *first = zone_arena_leave(&arena, SIZE_MAX);
+    struct zone_block *first = zone_arena_leave(&arena, SIZE_MAX, UINT64_MAX);
     ck_assert_ptr_eq(first, a);
     zone_arena_kept(&arena, first);
     /* The driver kept it: still retired. */
     ck_assert_uint_eq(take(SEGMENT - 4096)->addr, a->addr + 4096);
     ck_assert_ptr_null(take(UNIT));
     zone_arena_put(&arena, zone_ptrmap_get(a->addr + 4096));
-    ck_assert_ptr_nonnull(zone_arena_leave(&arena, SIZE_MAX));
+    ck_assert_ptr_nonnull(zone_arena_leave(&arena, SIZE_MAX, UINT64_MAX));
 }
 END_TEST
 

@@ -103,7 +103,7 @@ START_TEST(other_pytorch_keys)
           "release_lock_on_hipmalloc:True,pinned_free_catch_all:True,"
           "expandable_segments_reserve:40G,expandable_segments_reserve_by_class:[a:0.25,b:40G]");
     ck_assert_uint_eq(said.problems, 0);
-    ck_assert_uint_eq(said.count, 11); /* each but two has no effect here, and says so */
+    ck_assert_uint_eq(said.count, 10); /* each but three has no effect here, and says so */
     ck_assert_uint_eq(opt.max_non_split_rounding_mb, 512);
     ck_assert_uint_eq(opt.large_segment_size_mb, 12);
     ck_assert_uint_eq(opt.per_process_memory_fraction, 700000000);
@@ -361,6 +361,10 @@ START_TEST(echo)
                           "oom_wait_ms:10000 (default)\n"
                           "abort_conf:False (default)\n"
                           "confirm_conf:False (default)\n"
+                          "per_process_memory_fraction:1 (default)\n"
+                          "max_reserved_mb:unlimited (default)\n"
+                          "garbage_collection_threshold:0 (default)\n"
+                          "initial_pool_size_mb:0 (default)\n"
                           "large_segment_size_mb:20 (default)\n"
                           "max_split_size_mb:64 (set)\n"
                           "max_non_split_rounding_mb:20 (default)\n"

@@ -91,6 +91,7 @@ START_TEST(superseded_blocks_do_not_go_back)
     zone_addr_t addr = take(BLOCK);
     give(addr);
     learn_what_is_ready();
+    ck_assert(zone_limit_reserve(0, BLOCK));
     ck_assert(zone_pool_adopt(pool, addr, BLOCK, BLOCK, 0));
     ck_assert_int_eq(block_at(addr)->state, ZONE_BLOCK_LIVE);
     ck_assert_uint_eq(zone_pool_give_back(pool, SIZE_MAX), 0);

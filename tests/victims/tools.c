@@ -178,10 +178,15 @@ uint64_t driver_frees(void)
 
 size_t driver_bytes(void)
 {
+    return driver_bytes_of(0);
+}
+
+size_t driver_bytes_of(int device)
+{
     uint64_t (*chunks)(int);
     void *found = zsim("zsim_chunks");
     memcpy(&chunks, &found, sizeof chunks);
-    return found ? (size_t)chunks(0) * 2 * MIB : 0;
+    return found ? (size_t)chunks(device) * 2 * MIB : 0;
 }
 
 void leave_free(size_t bytes)

@@ -64,8 +64,9 @@ uint64_t driver_calls(const char *name);
 /* Driver calls that get or give back physical memory. */
 uint64_t driver_allocs(void);
 uint64_t driver_frees(void);
-/* Bytes of the device that are taken, by whatever kind of memory; 0 on a real GPU. */
+/* Bytes of device 0, or another, that are taken, by whatever kind of memory; 0 on a real GPU. */
 size_t driver_bytes(void);
+size_t driver_bytes_of(int device);
 /* Takes memory past every allocator until so many bytes of the device are free, or fewer. */
 void leave_free(size_t bytes);
 /* Lets the in_calls-th call of a driver function from now on fail; 0: each. Only on the simulated
