@@ -275,6 +275,7 @@ START_TEST(superseded_blocks_are_not_filled)
     unsigned work = work_on(addr, 1, MODEL_FOREVER);
     give(addr);
     model_finish(work);
+    ck_assert(zone_limit_reserve(0, BLOCK));
     ck_assert(zone_pool_adopt(pool, addr, BLOCK, BLOCK, 0));
     model_program_holds(addr, BLOCK);
     ck_assert_uint_ne(take(BLOCK), addr);
