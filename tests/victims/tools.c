@@ -234,7 +234,7 @@ static FILE *child_start(char *self, const char *argument, pid_t *ret_child)
     *ret_child = fork();
     if (*ret_child == 0) {
         dup2(ends[1], STDERR_FILENO);
-        alarm(CHILD_LIMIT_S);
+        alarm(CHILD_LIMIT_S * slowness());
         execl(self, self, argument, (char *)NULL);
         _exit(99);
     }
