@@ -25,8 +25,8 @@ void zone_pool_carve_init(struct zone_pool *pool)
     zone_arena_init(&pool->small, SMALL_UNIT_BITS, (size_t)1 << SMALL_UNIT_BITS);
     zone_arena_init(&pool->large, LARGE_UNIT_BITS, 0);
     /* A segment is zero where small memory of the driver's is not. */
-    pool->cuts_small =
-        options->zero_fill || (pool->total >= SMALL_DEVICE && pool->max_cached >= SMALL_SEGMENT);
+    pool->cuts_small = options->zero_fill ||
+                       (pool->total >= SMALL_DEVICE && zone_pool_max_cached(pool) >= SMALL_SEGMENT);
     pool->cuts_large = carve_given(options, ZONE_OPTION_ID_large_segment_size_mb) ||
                        carve_given(options, ZONE_OPTION_ID_max_split_size_mb) ||
                        carve_given(options, ZONE_OPTION_ID_max_non_split_rounding_mb) ||

@@ -156,7 +156,8 @@ static bool ladder_rest(struct zone_pool *pool, size_t bytes, size_t req_bytes,
 
 static uint64_t ladder_deadline(const struct zone_pool *pool)
 {
-    return pool->process->gpu->now_ns() + pool->process->options->oom_wait_ms * UINT64_C(1000000);
+    uint64_t ms = __atomic_load_n(&pool->process->options->oom_wait_ms, __ATOMIC_RELAXED);
+    return pool->process->gpu->now_ns() + ms * UINT64_C(1000000);
 }
 
 /* Not even everything that all pools of the device could give back would do: a program that looks

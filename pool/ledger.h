@@ -26,16 +26,19 @@ struct zone_ledger {
     _Atomic uint64_t held;         /* allocations of the program: granules and number */
     _Atomic size_t allocated_peak; /* bytes, in classes */
     _Atomic size_t live_peak;
-    struct zone_level requested;  /* bytes, as the program asked for them */
-    struct zone_level reserved;   /* bytes held from the driver: allocated and cached */
-    struct zone_level segments;   /* driver allocations held */
-    _Atomic uint64_t grown_bytes; /* by the driver, ever */
+    _Atomic size_t allocated_before; /* the highest allocated_peak that was reset */
+    struct zone_level requested;     /* bytes, as the program asked for them */
+    struct zone_level reserved;      /* bytes held from the driver: allocated and cached */
+    struct zone_level segments;      /* driver allocations held */
+    _Atomic uint64_t grown_bytes;    /* by the driver, ever */
     _Atomic uint64_t grown_segments;
 };
 
+/* Values are changed and peaks looked at in one order for all threads, which costs nothing on
+ * x86-64: an addition that a reset does not see sees the reset's peak, and raises it. */
 static inline void zone_peak_raise(_Atomic size_t *peak, size_t now)
 {
-    size_t highest = atomic_load_explicit(peak, memory_order_relaxed);
+    size_t highest = atomic_load_explicit(peak, memory_order_seq_cst);
     while (ZONE_UNLIKELY(now > highest) &&
            !atomic_compare_exchange_weak_explicit(peak, &highest, now, memory_order_relaxed,
                                                   memory_order_relaxed)) {
@@ -49,7 +52,7 @@ static inline size_t zone_level_now(const struct zone_level *level)
 
 static inline void zone_level_add(struct zone_level *level, size_t by)
 {
-    size_t now = atomic_fetch_add_explicit(&level->now, by, memory_order_relaxed) + by;
+    size_t now = atomic_fetch_add_explicit(&level->now, by, memory_order_seq_cst) + by;
     zone_peak_raise(&level->peak, now);
 }
 
@@ -88,7 +91,7 @@ static inline size_t zone_ledger_live(const struct zone_ledger *ledger)
 static inline void zone_ledger_hand_out(struct zone_ledger *ledger, size_t bytes, size_t req_bytes)
 {
     uint64_t entry = zone_ledger_entry(bytes);
-    uint64_t held = atomic_fetch_add_explicit(&ledger->held, entry, memory_order_relaxed) + entry;
+    uint64_t held = atomic_fetch_add_explicit(&ledger->held, entry, memory_order_seq_cst) + entry;
     zone_peak_raise(&ledger->allocated_peak, zone_ledger_entry_bytes(held));
     zone_peak_raise(&ledger->live_peak, zone_ledger_entry_count(held));
     zone_level_add(&ledger->requested, req_bytes);
@@ -130,6 +133,36 @@ static inline size_t zone_ledger_cached(const struct zone_ledger *ledger)
     size_t reserved = zone_level_now(&ledger->reserved);
     size_t allocated = zone_ledger_allocated(ledger);
     return reserved > allocated ? reserved - allocated : 0;
+}
+
+/* The peak becomes the value of now. The value is looked at again once the peak is low: what was
+ * added in between saw the old one. */
+static inline void zone_level_reset_peak(struct zone_level *level)
+{
+    atomic_store(&level->peak, atomic_load(&level->now));
+    zone_peak_raise(&level->peak, atomic_load(&level->now));
+}
+
+static inline void zone_ledger_reset_peaks(struct zone_ledger *ledger)
+{
+    uint64_t held = atomic_load(&ledger->held);
+    size_t before = atomic_exchange(&ledger->allocated_peak, zone_ledger_entry_bytes(held));
+    zone_peak_raise(&ledger->allocated_before, before);
+    atomic_store(&ledger->live_peak, zone_ledger_entry_count(held));
+    held = atomic_load(&ledger->held);
+    zone_peak_raise(&ledger->allocated_peak, zone_ledger_entry_bytes(held));
+    zone_peak_raise(&ledger->live_peak, zone_ledger_entry_count(held));
+    zone_level_reset_peak(&ledger->requested);
+    zone_level_reset_peak(&ledger->reserved);
+    zone_level_reset_peak(&ledger->segments);
+}
+
+/* The most that the program has ever held, in classes: no reset changes it. */
+static inline size_t zone_ledger_allocated_ever(const struct zone_ledger *ledger)
+{
+    size_t before = atomic_load_explicit(&ledger->allocated_before, memory_order_relaxed);
+    size_t peak = atomic_load_explicit(&ledger->allocated_peak, memory_order_relaxed);
+    return peak > before ? peak : before;
 }
 
 /* The context died: nothing is held any more. Returns the bytes that had been reserved. */

@@ -154,15 +154,35 @@ static void default_of(const struct zone_option_info *info, struct zone_option_v
     }
 }
 
-bool zone_option_is_default(const struct zone_options *opt, const struct zone_option_info *info)
+bool zone_option_is(const struct zone_options *opt, const struct zone_option_info *info,
+                    const struct zone_option_value *value)
 {
     struct zone_option_value now;
-    struct zone_option_value standard;
     zone_option_load(opt, info, &now);
+    return now.number == value->number &&
+           memcmp(&now.by_device, &value->by_device, sizeof(now.by_device)) == 0 &&
+           memcmp(&now.roundup, &value->roundup, sizeof(now.roundup)) == 0;
+}
+
+bool zone_option_is_default(const struct zone_options *opt, const struct zone_option_info *info)
+{
+    struct zone_option_value standard;
     default_of(info, &standard);
-    return now.number == standard.number &&
-           memcmp(&now.by_device, &standard.by_device, sizeof(now.by_device)) == 0 &&
-           memcmp(&now.roundup, &standard.roundup, sizeof(now.roundup)) == 0;
+    return zone_option_is(opt, info, &standard);
+}
+
+/* All LIVE options are numbers of 64 bits; a test holds the table to it. */
+void zone_options_take(struct zone_options *opt, const struct zone_options *from, uint64_t keys)
+{
+    for (unsigned i = 0; i < ZONE_OPTION_COUNT; i++) {
+        const struct zone_option_info *info = &option_table[i];
+        if (info->status == ZONE_OPTION_LIVE && (keys >> i & 1)) {
+            const uint64_t *source = (const void *)((const char *)from + info->offset);
+            uint64_t *field = (void *)((char *)opt + info->offset);
+            __atomic_store_n(field, *source, __ATOMIC_RELAXED);
+            opt->given |= UINT64_C(1) << i;
+        }
+    }
 }
 
 void zone_options_init(struct zone_options *opt)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The settings of one process: what ZONE_ALLOC_CONF said, read once and never changed afterwards.
+ * The settings of one process: what ZONE_ALLOC_CONF said, read once. Afterwards only those marked
+ * LIVE change, which the pools copy (zone_pool_bound) or read as atomics.
  * options.def holds a row per key; options.c fills the struct from a text; the pool reads its
  * fields. Nothing here allocates, reads the environment, depends on the locale or calls the driver.
  * Parsing is for one thread; reading needs no lock.
@@ -88,7 +89,7 @@ struct zone_options {
 
 _Static_assert(ZONE_OPTION_COUNT <= 64, "struct zone_options.given has one bit per option");
 
-enum zone_option_status { ZONE_OPTION_SERVED, ZONE_OPTION_NO_EFFECT };
+enum zone_option_status { ZONE_OPTION_SERVED, ZONE_OPTION_LIVE, ZONE_OPTION_NO_EFFECT };
 enum zone_option_origin { ZONE_OPTION_PYTORCH, ZONE_OPTION_OWN };
 
 /* A row of the table, for whoever lists options. */
@@ -128,6 +129,16 @@ int zone_options_parse(struct zone_options *opt, const char *variable, const cha
                        zone_options_say_fn say, void *arg);
 int zone_options_parse_messages(struct zone_options *opt, const char *variable, const char *text,
                                 zone_options_message_fn say, void *arg);
+
+/*
+ * The same for a text that comes while `opt` is in use: pass a copy. A key that is not LIVE is a
+ * problem unless it has that value already. *ret_keys gets a bit for each LIVE option that was set.
+ */
+int zone_options_adjust(struct zone_options *opt, const char *variable, const char *text,
+                        zone_options_say_fn say, void *arg, uint64_t *ret_keys);
+
+/* Takes the values of these LIVE options over. Others may read `opt` meanwhile, not write it. */
+void zone_options_take(struct zone_options *opt, const struct zone_options *from, uint64_t keys);
 
 /* For confirm_conf: a line `key:value (default)` or `key:value (set)` for each option in effect. */
 void zone_options_echo(const struct zone_options *opt, zone_options_say_fn say, void *arg);

@@ -270,6 +270,21 @@ static bool comma_for_colon(struct zone_parser *parser, struct zone_option_value
     return true;
 }
 
+static void take_value(struct zone_parser *parser, size_t at, const struct zone_option_value *value)
+{
+    const struct zone_option_info *info = parser->info;
+    uint64_t bit = UINT64_C(1) << zone_option_id(info);
+    if (!parser->large_segment_only ||
+        zone_option_id(info) == ZONE_OPTION_ID_large_segment_size_mb) {
+        zone_option_store(parser->opt, info, value);
+    }
+    if (!parser->quiet) {
+        parser->opt->given |= bit;
+        parser->live |= info->status == ZONE_OPTION_LIVE ? bit : 0;
+        say_note(parser, at);
+    }
+}
+
 /* `key:value`; leaves the parser behind the ',' that ends it. */
 static void read_setting(struct zone_parser *parser)
 {
@@ -312,13 +327,11 @@ static void read_setting(struct zone_parser *parser)
         recover(parser);
         return;
     }
-    if (!parser->large_segment_only ||
-        zone_option_id(info) == ZONE_OPTION_ID_large_segment_size_mb) {
-        zone_option_store(parser->opt, info, &value);
-    }
-    if (!parser->quiet) {
-        parser->opt->given |= UINT64_C(1) << zone_option_id(info);
-        say_note(parser, key.at);
+    if (parser->in_use && info->status == ZONE_OPTION_SERVED &&
+        !zone_option_is(parser->opt, info, &value)) {
+        zone_parser_problem(parser, key.at, "cannot be changed while the program runs");
+    } else {
+        take_value(parser, key.at, &value);
     }
     if (parser->token.kind == ZONE_TOKEN_COMMA) {
         zone_parser_advance(parser);
@@ -396,4 +409,19 @@ int zone_options_parse(struct zone_options *opt, const char *variable, const cha
 {
     struct line_sink sink = {.say = say_fn, .arg = arg};
     return zone_options_parse_messages(opt, variable, text, say_fn ? say_line : NULL, &sink);
+}
+
+int zone_options_adjust(struct zone_options *opt, const char *variable, const char *text,
+                        zone_options_say_fn say_fn, void *arg, uint64_t *ret_keys)
+{
+    struct line_sink sink = {.say = say_fn, .arg = arg};
+    struct zone_parser parser = {.opt = opt,
+                                 .variable = variable,
+                                 .text = text ? text : "",
+                                 .say = say_fn ? say_line : NULL,
+                                 .arg = &sink,
+                                 .in_use = true};
+    read_settings(&parser);
+    *ret_keys = parser.live;
+    return parser.problems;
 }

@@ -46,6 +46,9 @@ struct zone_parser {
     bool large_segment_only; /* first pass: only large_segment_size_mb, a bound of others, is stored
                               */
 
+    bool in_use;   /* the options are in use: only LIVE ones may change */
+    uint64_t live; /* bit i: option i, a LIVE one, was set */
+
     struct zone_token token; /* the current one */
     size_t next;             /* where the one after it begins */
     unsigned depth;          /* open brackets before `next` */
@@ -78,6 +81,8 @@ void zone_option_store(struct zone_options *opt, const struct zone_option_info *
                        const struct zone_option_value *value);
 void zone_option_load(const struct zone_options *opt, const struct zone_option_info *info,
                       struct zone_option_value *ret_value);
+bool zone_option_is(const struct zone_options *opt, const struct zone_option_info *info,
+                    const struct zone_option_value *value);
 bool zone_option_is_default(const struct zone_options *opt, const struct zone_option_info *info);
 static inline unsigned zone_option_id(const struct zone_option_info *info)
 {

@@ -211,7 +211,7 @@ void zone_options_echo(const struct zone_options *opt, zone_options_say_fn say, 
     const struct zone_option_info *info;
     for (unsigned i = 0; (info = zone_options_info(i)) != NULL; i++) {
         bool given = zone_option_given(opt, info);
-        if (!given && info->status != ZONE_OPTION_SERVED) {
+        if (!given && info->status == ZONE_OPTION_NO_EFFECT) {
             continue;
         }
         char value[ZONE_OPTIONS_LINE];
@@ -219,7 +219,7 @@ void zone_options_echo(const struct zone_options *opt, zone_options_say_fn say, 
         zone_options_value(opt, info, value, sizeof(value));
         zone_text_append(line, sizeof(line), "%s:%s (%s%s)", info->key, value,
                          given ? "set" : "default",
-                         info->status == ZONE_OPTION_SERVED ? "" : ", no effect");
+                         info->status == ZONE_OPTION_NO_EFFECT ? ", no effect" : "");
         say(arg, line);
     }
 }

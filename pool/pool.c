@@ -91,9 +91,13 @@ int zone_pool_note(struct zone_pool *pool, int rc)
  * memory, so by default a program may pay as much as it has ever held itself, within bounds. */
 static size_t pool_budget(const struct zone_pool *pool)
 {
-    size_t own = atomic_load_explicit(&pool->ledger.allocated_peak, memory_order_relaxed);
-    if (!pool->budget_is_auto || own >= pool->budget) {
-        return pool->budget;
+    size_t given = atomic_load_explicit(&pool->budget, memory_order_relaxed);
+    size_t own = zone_ledger_allocated_ever(&pool->ledger);
+    if (given != ZONE_POOL_BUDGET_AUTO) {
+        return given;
+    }
+    if (own >= pool->budget_cap) {
+        return pool->budget_cap;
     }
     return own > ZONE_POOL_BUDGET_MIN ? own : ZONE_POOL_BUDGET_MIN;
 }
@@ -183,7 +187,7 @@ static ZONE_COLD int pool_free_recording(struct zone_pool *pool, struct zone_bin
     } else if (rc == ZONE_GPU_REFUSED && pending > 0) {
         rc = pool_throttle(pool, &ticket, pending / 4 * 3);
     }
-    if (!zone_gpu_is_fault(rc) && zone_ledger_cached(&pool->ledger) > pool->max_cached) {
+    if (!zone_gpu_is_fault(rc) && zone_ledger_cached(&pool->ledger) > zone_pool_max_cached(pool)) {
         rc = zone_pool_shrink(pool, &ticket);
     }
     if (ZONE_UNLIKELY(atomic_load_explicit(&pool->collect_before, memory_order_relaxed) > 0) &&

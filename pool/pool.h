@@ -43,8 +43,9 @@ enum zone_free_by {
 };
 
 /* Counts that are not derived from something else; see counters.def for their meaning. */
-#define ZONE_POOL_BUDGET_MIN (64 * ZONE_MIB)
-#define ZONE_POOL_BUDGET_MAX (4 * ZONE_GIB)
+#define ZONE_POOL_BUDGET_MIN  (64 * ZONE_MIB)
+#define ZONE_POOL_BUDGET_MAX  (4 * ZONE_GIB)
+#define ZONE_POOL_BUDGET_AUTO SIZE_MAX /* see pool_budget */
 
 struct zone_pool_counts {
     _Atomic uint64_t driver_allocs;
@@ -76,12 +77,12 @@ struct zone_pool {
     enum zone_free_order order; /* const */
     bool odd_frees;             /* const; order is unsafe, or freed blocks are filled */
     bool rounds_large;          /* const; classes from 1 MiB up are multiples of 2 MiB */
-    size_t budget;        /* const; pending bytes a free tolerates, or their cap if automatic */
-    bool budget_is_auto;  /* const; see pool_budget */
-    size_t min_free;      /* const; device bytes to leave free */
-    size_t max_cached;    /* const; cached bytes that a free tolerates */
-    size_t total;         /* const; bytes of the device */
-    size_t collect_above; /* const; bytes held of the device above which old cached ones go */
+    _Atomic size_t budget;      /* pending bytes a free tolerates, or ZONE_POOL_BUDGET_AUTO */
+    _Atomic size_t min_free;    /* device bytes to leave free */
+    _Atomic size_t max_cached;  /* cached bytes that a free tolerates */
+    size_t budget_cap;          /* const; the most that an automatic budget may be */
+    size_t total;               /* const; bytes of the device */
+    size_t collect_above;       /* const; bytes held of the device above which old cached ones go */
     _Atomic uint64_t collect_before; /* what was freed before this epoch may go; 0: nothing */
     _Atomic unsigned shrink_rest;    /* so many frees do not look whether max_cached is passed */
     _Atomic bool tight;              /* the device is nearly full: frees behave as natively */
@@ -185,6 +186,11 @@ int zone_pool_driver_free(struct zone_pool *pool, zone_addr_t addr);
  * or none is left. Returns the bytes given back. Waits as cuMemFree does: see gpu.h. */
 size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes);
 
+/* Waits, as cuMemFree does, for all work submitted so far: then all that was freed before is ready.
+ * Nothing is done for a pool that holds nothing unused or has lost its context. Returns the
+ * driver's code; ZONE_GPU_REFUSED: what is pending stays so, as while something captures. */
+int zone_pool_drain(struct zone_pool *pool);
+
 /* Inside a free on a device that is nearly full: waits for the free's own mark and gives back until
  * min_free is free again. */
 int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticket);
@@ -252,6 +258,20 @@ int zone_pool_release(struct zone_pool *pool, size_t bytes, uint64_t until, size
 
 /* zone_pool_free_for_real for a block of a segment, which the driver does not know. */
 int zone_pool_free_cut(struct zone_block *block, enum zone_free_by by);
+
+/* Sets the bounds that may change while the pool is in use: when it is made, and by
+ * zone_registry_adjust. */
+void zone_pool_bound(struct zone_pool *pool, const struct zone_options *options);
+
+static inline size_t zone_pool_min_free(const struct zone_pool *pool)
+{
+    return atomic_load_explicit(&pool->min_free, memory_order_relaxed);
+}
+
+static inline size_t zone_pool_max_cached(const struct zone_pool *pool)
+{
+    return atomic_load_explicit(&pool->max_cached, memory_order_relaxed);
+}
 
 /* Cached bytes that giving back could free once all is ready: not the holes in segments. */
 size_t zone_pool_available(struct zone_pool *pool);

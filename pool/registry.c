@@ -49,6 +49,17 @@ static size_t size_clamp(size_t value, size_t low, size_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+void zone_pool_bound(struct zone_pool *pool, const struct zone_options *options)
+{
+    bool automatic = options->max_pending_mb == ZONE_OPTIONS_AUTO;
+    size_t budget = zone_options_bytes(options->max_pending_mb);
+    size_t min_free = zone_options_bytes(options->min_free_mb);
+    atomic_store(&pool->budget, automatic ? ZONE_POOL_BUDGET_AUTO : budget);
+    /* A small device must not be all headroom. */
+    atomic_store(&pool->min_free, size_clamp(min_free, 0, pool->total / 16));
+    atomic_store(&pool->max_cached, zone_options_bytes(options->max_cached_mb));
+}
+
 /* Everything but ctx, which makes the pool visible. */
 static void pool_init(struct zone_pool *pool, struct zone_process *process,
                       const struct zone_context_facts *facts, size_t free_bytes, size_t total)
@@ -71,19 +82,14 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
     zone_fill_init(&pool->fill, options);
     pool->odd_frees = pool->fill.on || pool->order == ZONE_FREE_ORDER_UNSAFE;
     pool->total = total;
-    /* A small device must not be all headroom. */
     atomic_store(&pool->shrink_rest, 0);
-    pool->min_free = size_clamp(zone_options_bytes(options->min_free_mb), 0, total / 16);
-    pool->max_cached = zone_options_bytes(options->max_cached_mb);
     size_t limit = zone_limit_bytes(facts->device);
     pool->collect_above = options->garbage_collection_threshold > 0
                               ? zone_options_share(options->garbage_collection_threshold,
                                                    limit < total ? limit : total)
                               : SIZE_MAX;
-    pool->budget_is_auto = options->max_pending_mb == ZONE_OPTIONS_AUTO;
-    pool->budget = pool->budget_is_auto
-                       ? size_clamp(free_bytes / 8, ZONE_POOL_BUDGET_MIN, ZONE_POOL_BUDGET_MAX)
-                       : zone_options_bytes(options->max_pending_mb);
+    pool->budget_cap = size_clamp(free_bytes / 8, ZONE_POOL_BUDGET_MIN, ZONE_POOL_BUDGET_MAX);
+    zone_pool_bound(pool, options);
     zone_pool_carve_init(pool);
     atomic_store(&pool->free_guess, free_bytes);
     atomic_store(&pool->looked_ns, process->gpu->now_ns());
@@ -320,4 +326,54 @@ void zone_registry_count(int device, struct zone_counters *ret)
     }
     zone_registry_each(count_visit, &count);
     zone_counters_raise_peaks(ret, &past);
+}
+
+void zone_registry_look(int device, struct zone_counters *ret)
+{
+    pthread_mutex_lock(&registry_lock);
+    zone_registry_count(device, ret);
+    pthread_mutex_unlock(&registry_lock);
+}
+
+/* The same with the lock held, and for those that are about to go, too: they may stay. */
+static void registry_each_locked(void (*visit)(struct zone_pool *pool, const void *arg),
+                                 const void *arg)
+{
+    for (unsigned i = 0; i < REGISTRY_POOLS; i++) {
+        struct zone_pool *pool = atomic_load_explicit(&registry[i], memory_order_relaxed);
+        if (pool && (pool_ctx(pool) || pool->leaving)) {
+            visit(pool, arg);
+        }
+    }
+}
+
+static void reset_visit(struct zone_pool *pool, const void *arg)
+{
+    if (pool->device == *(const int *)arg) {
+        zone_ledger_reset_peaks(&pool->ledger);
+    }
+}
+
+void zone_registry_reset_peaks(int device)
+{
+    pthread_mutex_lock(&registry_lock);
+    registry_each_locked(reset_visit, &device);
+    if (device >= 0 && device < ZONE_OPTIONS_DEVICES) {
+        zone_counters_clear_peaks(&registry_past[device]);
+    }
+    pthread_mutex_unlock(&registry_lock);
+}
+
+static void bound_visit(struct zone_pool *pool, const void *arg)
+{
+    zone_pool_bound(pool, arg);
+}
+
+void zone_registry_adjust(struct zone_options *options, const struct zone_options *from,
+                          uint64_t keys)
+{
+    pthread_mutex_lock(&registry_lock);
+    zone_options_take(options, from, keys);
+    registry_each_locked(bound_visit, options);
+    pthread_mutex_unlock(&registry_lock);
 }

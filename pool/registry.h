@@ -57,3 +57,15 @@ size_t zone_registry_live(int device);
 
 /* Sums of a device over all contexts that it ever had. */
 void zone_registry_count(int device, struct zone_counters *ret);
+
+/* The same for a call of the program, which may come while contexts are made and die: waits for
+ * those that do. Memory of a context that is being destroyed just now is not counted. */
+void zone_registry_look(int device, struct zone_counters *ret);
+
+/* Peaks of a device start again from the values of now. No later peak is lost. */
+void zone_registry_reset_peaks(int device);
+
+/* Changes options that all pools share, see zone_options_take, for the pools that exist and those
+ * to come. */
+void zone_registry_adjust(struct zone_options *options, const struct zone_options *from,
+                          uint64_t keys);

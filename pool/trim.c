@@ -24,14 +24,15 @@ void zone_pool_look(struct zone_pool *pool, size_t bytes)
     atomic_store_explicit(&pool->free_guess, guess, memory_order_relaxed);
     uint64_t now = gpu->now_ns();
     uint64_t looked = atomic_load_explicit(&pool->looked_ns, memory_order_relaxed);
-    if (guess / 4 > pool->min_free && now - looked < LOOK_NS) {
+    if (guess / 4 > zone_pool_min_free(pool) && now - looked < LOOK_NS) {
         return;
     }
     size_t free_bytes, total;
     if (gpu->mem_info(pool->ctx, &free_bytes, &total) == ZONE_GPU_OK) {
         atomic_store_explicit(&pool->free_guess, free_bytes, memory_order_relaxed);
         atomic_store_explicit(&pool->looked_ns, now, memory_order_relaxed);
-        atomic_store_explicit(&pool->tight, free_bytes < pool->min_free, memory_order_relaxed);
+        atomic_store_explicit(&pool->tight, free_bytes < zone_pool_min_free(pool),
+                              memory_order_relaxed);
     }
 }
 
@@ -187,12 +188,13 @@ int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticke
     if (rc != ZONE_GPU_OK) {
         return rc;
     }
-    if (free_bytes < pool->min_free) {
-        free_bytes += zone_pool_give_back(pool, pool->min_free - free_bytes);
+    if (free_bytes < zone_pool_min_free(pool)) {
+        free_bytes += zone_pool_give_back(pool, zone_pool_min_free(pool) - free_bytes);
     }
     atomic_store_explicit(&pool->free_guess, free_bytes, memory_order_relaxed);
     /* A quarter more than the limit, so that the next allocation does not bring it back. */
-    atomic_store_explicit(&pool->tight, free_bytes < pool->min_free / 4 * 5, memory_order_relaxed);
+    atomic_store_explicit(&pool->tight, free_bytes < zone_pool_min_free(pool) / 4 * 5,
+                          memory_order_relaxed);
     return ZONE_GPU_OK;
 }
 
@@ -206,7 +208,7 @@ int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
     }
     /* Holes in segments cannot be given back: to wait for them would be in vain, and every time. To
      * tell them from what can takes a look at each segment, so many segments a free. */
-    if (zone_pool_available(pool) <= pool->max_cached) {
+    if (zone_pool_available(pool) <= zone_pool_max_cached(pool)) {
         size_t segments = atomic_load_explicit(&pool->small.count, memory_order_relaxed) +
                           atomic_load_explicit(&pool->large.count, memory_order_relaxed);
         atomic_store_explicit(&pool->shrink_rest, (unsigned)(segments / SEGMENTS_A_FREE),
@@ -215,8 +217,8 @@ int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
     }
     int rc = zone_pool_wait_own(pool, ticket);
     size_t cached = zone_pool_available(pool);
-    if (rc == ZONE_GPU_OK && cached > pool->max_cached) {
-        zone_pool_give_back(pool, cached - pool->max_cached);
+    if (rc == ZONE_GPU_OK && cached > zone_pool_max_cached(pool)) {
+        zone_pool_give_back(pool, cached - zone_pool_max_cached(pool));
     }
     return rc;
 }
@@ -229,6 +231,31 @@ bool zone_pool_settle(struct zone_pool *pool)
     }
     zone_pool_note(pool, zone_fence_wait_epoch(&pool->fence, pool->process->gpu, epoch));
     return true;
+}
+
+/* The context stays while this waits for its work, as in zone_pool_give_back. */
+int zone_pool_drain(struct zone_pool *pool)
+{
+    const struct zone_gpu *gpu = pool->process->gpu;
+    int rc = ZONE_GPU_OK;
+    atomic_fetch_add(&pool->giving, 1);
+    void *ctx = __atomic_load_n(&pool->ctx, __ATOMIC_SEQ_CST);
+    if (ctx && zone_ledger_cached(&pool->ledger) > 0 &&
+        !atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
+        struct zone_ticket ticket;
+        uint64_t waited;
+        rc = zone_fence_close(&pool->fence, gpu, ctx, 0, false, &ticket);
+        if (rc == ZONE_GPU_REFUSED && zone_pool_settle(pool)) {
+            /* There were too many marks for another one. */
+            rc = zone_fence_close(&pool->fence, gpu, ctx, 0, false, &ticket);
+        }
+        if (rc == ZONE_GPU_OK) {
+            rc = zone_fence_wait_own(&pool->fence, gpu, &ticket, &waited);
+        }
+        zone_pool_note(pool, rc);
+    }
+    atomic_fetch_sub(&pool->giving, 1);
+    return rc;
 }
 
 void zone_pool_forget(struct zone_pool *pool)

@@ -75,11 +75,17 @@ struct zone_pool *zone_context_pool(const struct zone_driver *driver, CUcontext 
     return pool;
 }
 
+bool zone_context_knows_device(int device)
+{
+    return device >= 0 && device < ZONE_OPTIONS_DEVICES &&
+           atomic_load(&devices_seen) & 1u << device;
+}
+
 /* Two threads may come here for the same one. */
 void zone_context_see_device(int device)
 {
     struct device seen = {.name = ""};
-    if (device < 0 || device >= ZONE_OPTIONS_DEVICES || atomic_load(&devices_seen) & 1u << device) {
+    if (device < 0 || device >= ZONE_OPTIONS_DEVICES || zone_context_knows_device(device)) {
         return;
     }
     zone_gpu_device_name(device, seen.name, sizeof(seen.name));
@@ -130,9 +136,8 @@ const char *zone_context_device_name(int device)
 
 const unsigned char *zone_context_device_uuid(int device)
 {
-    bool seen =
-        device >= 0 && device < ZONE_OPTIONS_DEVICES && atomic_load(&devices_seen) & 1u << device;
-    return seen && devices[device].has_uuid ? devices[device].uuid : NULL;
+    return zone_context_knows_device(device) && devices[device].has_uuid ? devices[device].uuid
+                                                                         : NULL;
 }
 
 /* Green contexts are told apart by handles that are used again after their end: all are forgotten

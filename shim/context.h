@@ -25,6 +25,9 @@ void zone_context_see_device(int device);
 /* Calls visit(ordinal, arg) for every device seen, in order. */
 void zone_context_devices(void (*visit)(int device, void *arg), void *arg);
 
+/* Is it one of them? Takes no lock. */
+bool zone_context_knows_device(int device);
+
 /* The name of such a device, as the driver gave it. */
 const char *zone_context_device_name(int device);
 

@@ -94,32 +94,45 @@ static int exit_write(void *arg, const char *text, size_t bytes)
     return zone_life_write(*(const int *)arg, text, bytes);
 }
 
+/* A report and the texts in it. */
+struct exit_page {
+    struct zone_report report;
+    struct zone_oom oom;
+    char program[256];
+    char options[ZONE_OPTIONS_LINE];
+    void (*count)(int device, struct zone_counters *ret);
+};
+
 static void exit_add_device(int device, void *arg)
 {
-    struct zone_report *report = arg;
+    struct exit_page *page = arg;
+    struct zone_report *report = &page->report;
     if (report->device_count < ZONE_REPORT_DEVICES) {
         struct zone_report_device *entry = &report->devices[report->device_count++];
         entry->ordinal = device;
         entry->name = zone_context_device_name(device);
         entry->backing = "cuMemAlloc segments";
-        zone_registry_count(device, &entry->counters);
+        page->count(device, &entry->counters);
     }
 }
 
-static void exit_fill(struct zone_report *report)
+static void exit_fill(struct exit_page *page)
 {
-    static char program[256];
-    static char options[ZONE_OPTIONS_LINE];
+    struct zone_report *report = &page->report;
     zone_report_init(report);
-    ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    program[length > 0 ? length : 0] = '\0';
-    zone_options_summary(zone_life_process()->options, options, sizeof(options));
+    ssize_t length = readlink("/proc/self/exe", page->program, sizeof(page->program) - 1);
+    page->program[length > 0 ? length : 0] = '\0';
+    zone_options_summary(zone_life_process()->options, page->options, sizeof(page->options));
     report->pid = exit_pid;
-    report->program = program;
+    report->program = page->program;
     report->version = ZONE_VERSION;
-    report->options = options;
-    report->oom = zone_explain_last();
-    zone_context_devices(exit_add_device, report);
+    report->options = page->options;
+    const struct zone_oom *oom = zone_explain_last();
+    if (oom) {
+        page->oom = *oom; /* later failures write there */
+        report->oom = &page->oom;
+    }
+    zone_context_devices(exit_add_device, page);
     report->process.bookkeeping_bytes.current = zone_meta_bytes();
 #define X(name) report->process.name = atomic_load(&zone_tally.name);
     ZONE_TALLIES(X)
@@ -155,27 +168,33 @@ static int exit_open(const char *pattern)
     return fd;
 }
 
-static void exit_report(void)
+static int exit_report(struct exit_page *page)
 {
-    static struct zone_report report;
     const char *setting = secure_getenv("ZONE_REPORT");
     enum zone_report_kind kind = zone_report_kind(setting);
     if (kind == ZONE_REPORT_NONE) {
-        return;
+        return -1;
     }
     int fd = kind == ZONE_REPORT_STDERR ? zone_life_stderr() : exit_open(setting);
     if (fd < 0) {
-        return;
+        return -1;
     }
-    exit_fill(&report);
-    int rc = kind == ZONE_REPORT_JSON ? zone_report_json(&report, exit_write, &fd)
-                                      : zone_report_text(&report, exit_write, &fd);
+    exit_fill(page);
+    int rc = kind == ZONE_REPORT_JSON ? zone_report_json(&page->report, exit_write, &fd)
+                                      : zone_report_text(&page->report, exit_write, &fd);
     if (kind != ZONE_REPORT_STDERR) {
         if (rc != 0) {
             exit_complain(setting);
         }
         close(fd);
     }
+    return rc == 0 ? 0 : -1;
+}
+
+int zone_exit_report_now(void)
+{
+    static struct exit_page page = {.count = zone_registry_look};
+    return exit_report(&page);
 }
 
 static int count_objects(struct dl_phdr_info *info, size_t size, void *arg)
@@ -221,7 +240,9 @@ __attribute__((constructor)) static void exit_begin(void)
 __attribute__((destructor)) static void exit_end(void)
 {
     if (zone_life_is_on() && exit_pid == (int)getpid()) {
-        exit_report();
+        /* Waits for no lock: a thread that exit has stopped may hold it. */
+        static struct exit_page page = {.count = zone_registry_count};
+        exit_report(&page);
     } else if (!zone_life_is_child() && !zone_life_is_disabled() && zone_life_has_stderr() &&
                exit_was_bypassed()) {
         static const char format[] =

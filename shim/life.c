@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Start of libzone in a process, and its end in a forked child: see life.h. The lock is held for
- * the start alone.
+ * Start of libzone in a process, its settings, and its end in a forked child: see life.h. The lock
+ * is held for the start and for changes of settings alone.
  */
 #include "life.h"
 
 #include "exit.h"
 #include "explain.h"
 #include "glibc.h"
+#include "registry.h"
 #include "report.h"
 #include "zone_gpu_driver.h"
 
@@ -29,7 +30,9 @@ struct zone_life_page *_Atomic zone_life_page;
 _Thread_local volatile bool zone_life_inside;
 
 static pthread_mutex_t life_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct zone_options life_options;
+static struct zone_options life_options; /* written with the lock held */
+static struct zone_options life_early;   /* lock; what was set before the start */
+static uint64_t life_early_keys;         /* lock; which options that are */
 static struct zone_process life_process;
 static bool life_no_stderr; /* closed when the library was loaded */
 static int life_fd = -1;
@@ -136,6 +139,9 @@ void zone_life_say(const char *line)
     char text[ZONE_OPTIONS_LINE + 32];
     int length = snprintf(text, sizeof(text), "zone[%d] %s\n", (int)getpid(), line);
     int fd = zone_life_stderr();
+    if (life_fd < 0 && !atomic_load(&zone_life_page) && zone_life_has_stderr()) {
+        fd = STDERR_FILENO; /* nothing is kept before the start */
+    }
     if (fd >= 0 && length > 0) {
         size_t bytes = (size_t)length < sizeof(text) ? (size_t)length : sizeof(text) - 1;
         zone_life_write(fd, text, bytes);
@@ -153,6 +159,7 @@ static void life_configure(void)
     zone_options_init(&life_options);
     int problems = zone_options_parse(&life_options, "ZONE_ALLOC_CONF",
                                       secure_getenv("ZONE_ALLOC_CONF"), life_say_option, NULL);
+    zone_options_take(&life_options, &life_early, life_early_keys);
     if (problems > 0 && life_options.abort_conf) {
         _exit(EXIT_BAD_CONFIGURATION);
     }
@@ -217,4 +224,33 @@ bool zone_life_start(void)
     }
     pthread_mutex_unlock(&life_lock);
     return zone_life_is_on();
+}
+
+static int life_adjust_locked(const char *text)
+{
+    static const char name[] = "zone_set_allocator_settings";
+    struct zone_options wanted;
+    uint64_t keys;
+    if (zone_life_is_on()) {
+        wanted = life_options;
+        int problems = zone_options_adjust(&wanted, name, text, life_say_option, NULL, &keys);
+        zone_registry_adjust(&life_options, &wanted, keys);
+        return problems;
+    }
+    /* Nothing has been read yet; what the start will read is what the text is held against. */
+    zone_options_init(&wanted);
+    zone_options_parse(&wanted, "", secure_getenv("ZONE_ALLOC_CONF"), NULL, NULL);
+    zone_options_take(&wanted, &life_early, life_early_keys);
+    int problems = zone_options_adjust(&wanted, name, text, life_say_option, NULL, &keys);
+    zone_options_take(&life_early, &wanted, keys);
+    life_early_keys |= keys;
+    return problems;
+}
+
+int zone_life_adjust(const char *text)
+{
+    pthread_mutex_lock(&life_lock);
+    int problems = life_adjust_locked(text);
+    pthread_mutex_unlock(&life_lock);
+    return problems;
 }

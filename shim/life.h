@@ -47,6 +47,10 @@ bool zone_life_is_disabled(void);
  * if the configuration has errors and asks for that. Calls the driver only through later users. */
 bool zone_life_start(void);
 
+/* Applies a text of settings that a program changes while it runs, or before its first allocation,
+ * and says what is wrong with it. Returns the number of problems. Not for a forked child. */
+int zone_life_adjust(const char *text);
+
 /* What all pools share. Valid once the process was ON. */
 struct zone_process *zone_life_process(void);
 
@@ -54,7 +58,8 @@ struct zone_process *zone_life_process(void);
 void zone_life_look(void);
 bool zone_life_has_stderr(void);
 
-/* Writes one line that begins `zone[PID] ` to the standard error of the start. */
+/* Writes one line that begins `zone[PID] ` to the standard error of the start; before that, to that
+ * of now. */
 void zone_life_say(const char *line);
 
 /* Writes all of it, or -1. The program must not die of a pipe that nobody reads, or of its limit on

@@ -84,7 +84,8 @@ static void write_option(struct zone_out *out, const struct zone_option_info *in
     zone_options_expected(info, text, sizeof(text));
     zone_json_string(out, "expected", text);
     zone_json_string(out, "origin", info->origin == ZONE_OPTION_PYTORCH ? "PyTorch" : "libzone");
-    zone_json_bool(out, "served", info->status == ZONE_OPTION_SERVED);
+    zone_json_bool(out, "served", info->status != ZONE_OPTION_NO_EFFECT);
+    zone_json_bool(out, "live", info->status == ZONE_OPTION_LIVE);
     zone_json_string(out, "doc", info->doc);
     zone_json_string(out, "reason", info->reason);
     zone_json_close(out, '}');

@@ -43,8 +43,9 @@ def served_options(options: list[dict[str, Any]]) -> str:
     for option in options:
         if option["served"]:
             origin = " A key of PyTorch." if option["origin"] == "PyTorch" else ""
+            live = " Can be changed while the program runs." if option["live"] else ""
             parts.append(
-                f"### {option['key']}\n\n{option['doc']}{origin}\n\n"
+                f"### {option['key']}\n\n{option['doc']}{origin}{live}\n\n"
                 f"Takes {option['expected']}. Default: `{option['default']}`."
             )
     return "\n\n".join(parts)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a built libzone.so: what it exports, which glibc it needs, what it is linked to.
 
-    binary.py exports|glibc|needed|imports LIBZONE [HOOKS_DEF]
+    binary.py exports|glibc|needed|imports LIBZONE [HOOKS_DEF LIBZONE_H]
 
-exports: the names of hooks.def, dlsym and zone_…, without symbol versions; nothing else.
+exports: the names of hooks.def and libzone.h, and dlsym, without symbol versions; nothing else.
 glibc:   no symbol newer than 2.17, so that it loads in older containers; dlsym is looked for by the
          version that it has on the library's machine.
 needed:  libc and its parts only, no search path, no text relocations, no executable stack.
@@ -47,6 +47,11 @@ def hook_names(text: str) -> list[str]:
     return re.findall(r"^HOOK\((\w+),", text, flags=re.MULTILINE)
 
 
+def call_names(header: str) -> list[str]:
+    """The functions that a public header declares."""
+    return re.findall(r"^int (zone_\w+)\(", header, flags=re.MULTILINE)
+
+
 def malformed_rows(text: str) -> list[str]:
     """Lines that begin like a hook row and are none."""
     good = re.compile(r"^HOOK\(\w+, \w+,( |$)")
@@ -67,17 +72,17 @@ def exported(listing: str) -> dict[str, str]:
     return found
 
 
-def check_exports(listing: str, hooks_text: str) -> list[str]:
-    """Differences between what is exported and what hooks.def promises."""
+def check_exports(listing: str, hooks_text: str, header: str) -> list[str]:
+    """Differences between what is exported and what hooks.def and libzone.h promise."""
     hooks = hook_names(hooks_text)
     problems = [f"hooks.def: {name} has two rows" for name in hooks if hooks.count(name) > 1]
     problems += [f"hooks.def: not a row: {line}" for line in malformed_rows(hooks_text)]
     found = exported(listing)
-    wanted = {*hooks, "dlsym"}
-    problems += [f"{name} is in the table and not exported" for name in sorted(wanted - set(found))]
+    wanted = {*hooks, *call_names(header), "dlsym"}
+    problems += [f"{name} is promised and not exported" for name in sorted(wanted - set(found))]
     for name, version in sorted(found.items()):
-        if name not in wanted and not name.startswith("zone_"):
-            problems.append(f"{name} is exported and neither in hooks.def nor zone_…")
+        if name not in wanted:
+            problems.append(f"{name} is exported and neither in hooks.def nor in libzone.h")
         if version:
             problems.append(f"{name} has the version {version}: versioned look-ups would miss it")
     return problems
@@ -140,8 +145,9 @@ def main(argv: list[str]) -> int:
     what, library = argv[1], argv[2]
     if what == "exports":
         listing = tool("readelf", "-W", "--dyn-syms", library)
-        hooks_text = Path(argv[3]).read_text(encoding="utf-8")
-        return finish(check_exports(listing, hooks_text), len(exported(listing)), "exports")
+        hooks_text, header = (Path(path).read_text(encoding="utf-8") for path in argv[3:5])
+        problems = check_exports(listing, hooks_text, header)
+        return finish(problems, len(exported(listing)), "exports")
     if what == "glibc":
         # -W -V names versions that no symbol uses, too: the loader asks for those as well.
         text = tool("readelf", "-W", "--dyn-syms", library) + tool("readelf", "-W", "-V", library)

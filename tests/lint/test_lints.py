@@ -16,6 +16,7 @@ import sources
 import tree
 
 HOOKS = "/* rows */\nHOOK(cuMemAlloc_v2, CALL, (int a), (a))\nHOOK(cuMemFree_v2, CALL, (), ())\n"
+HEADER = "/* calls */\nint zone_stats(int device) LIBZONE_CALL;\n"
 EXPORTS = """
    Num:    Value          Size Type    Bind   Vis      Ndx Name
      0: 0000000000000000     0 NOTYPE  LOCAL  DEFAULT  UND
@@ -31,29 +32,38 @@ ROW = "     9: 0000000000001040    10 FUNC    GLOBAL DEFAULT   12 "
 
 class Exports(unittest.TestCase):
     def test_good(self) -> None:
-        self.assertEqual(binary.check_exports(EXPORTS, HOOKS), [])
+        self.assertEqual(binary.check_exports(EXPORTS, HOOKS, HEADER), [])
 
     def test_stray_export(self) -> None:
-        problems = binary.check_exports(EXPORTS + ROW + "helper\n", HOOKS)
+        problems = binary.check_exports(EXPORTS + ROW + "helper\n", HOOKS, HEADER)
         self.assertEqual(len(problems), 1)
         self.assertIn("helper", problems[0])
 
     def test_missing_export(self) -> None:
         problems = binary.check_exports(
-            EXPORTS.replace("12 cuMemFree_v2", "UND cuMemFree_v2"), HOOKS
+            EXPORTS.replace("12 cuMemFree_v2", "UND cuMemFree_v2"), HOOKS, HEADER
         )
-        self.assertEqual(problems, ["cuMemFree_v2 is in the table and not exported"])
+        self.assertEqual(problems, ["cuMemFree_v2 is promised and not exported"])
+
+    def test_calls_are_those_of_the_header(self) -> None:
+        self.assertEqual(len(binary.check_exports(EXPORTS + ROW + "zone_more\n", HOOKS, HEADER)), 1)
+        missing = binary.check_exports(EXPORTS, HOOKS, HEADER + "int zone_more(void);\n")
+        self.assertEqual(missing, ["zone_more is promised and not exported"])
 
     def test_versioned_export(self) -> None:
-        problems = binary.check_exports(EXPORTS.replace(" dlsym", " dlsym@@ZONE_1.0"), HOOKS)
+        problems = binary.check_exports(
+            EXPORTS.replace(" dlsym", " dlsym@@ZONE_1.0"), HOOKS, HEADER
+        )
         self.assertEqual(len(problems), 1)
 
     def test_two_rows(self) -> None:
-        problems = binary.check_exports(EXPORTS, HOOKS + "HOOK(cuMemFree_v2, CALL, (), ())\n")
+        problems = binary.check_exports(
+            EXPORTS, HOOKS + "HOOK(cuMemFree_v2, CALL, (), ())\n", HEADER
+        )
         self.assertTrue(problems)
 
     def test_broken_row(self) -> None:
-        self.assertTrue(binary.check_exports(EXPORTS, HOOKS + "HOOK (cuInit)\n"))
+        self.assertTrue(binary.check_exports(EXPORTS, HOOKS + "HOOK (cuInit)\n", HEADER))
 
 
 class Glibc(unittest.TestCase):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-FOLDERS = ("shim", "pool", "tests", "scripts", "docs", ".ci")
+FOLDERS = ("shim", "pool", "include", "tests", "scripts", "docs", ".ci")
 SKIPPED = 77
 
 

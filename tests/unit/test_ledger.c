@@ -98,6 +98,29 @@ START_TEST(clear_keeps_the_peaks)
 }
 END_TEST
 
+START_TEST(reset_peaks_keep_the_values)
+{
+    zone_ledger_grow(&ledger, 4096);
+    zone_ledger_hand_out(&ledger, 1024, 1000);
+    zone_ledger_hand_out(&ledger, 512, 500);
+    zone_ledger_take_back(&ledger, 1024, 1000);
+    zone_ledger_grow(&ledger, 512);
+    zone_ledger_shrink(&ledger, 4096);
+    zone_ledger_reset_peaks(&ledger);
+    ck_assert_uint_eq(zone_ledger_allocated(&ledger), 512);
+    ck_assert_uint_eq(ledger.allocated_peak, 512);
+    ck_assert_uint_eq(ledger.live_peak, 1);
+    ck_assert_uint_eq(peak(&ledger.requested), 500);
+    ck_assert_uint_eq(peak(&ledger.reserved), 512);
+    ck_assert_uint_eq(peak(&ledger.segments), 1);
+    ck_assert_uint_eq(zone_ledger_allocated_ever(&ledger), 1536);
+    zone_ledger_hand_out(&ledger, 512, 1);
+    ck_assert_uint_eq(ledger.allocated_peak, 1024);
+    zone_ledger_reset_peaks(&ledger);
+    ck_assert_uint_eq(zone_ledger_allocated_ever(&ledger), 1536);
+}
+END_TEST
+
 static void setup(void)
 {
     ledger = (struct zone_ledger){0};
@@ -113,6 +136,7 @@ static Suite *ledger_suite(void)
     tcase_add_test(tcase, many_and_huge);
     tcase_add_test(tcase, cached_is_never_negative);
     tcase_add_test(tcase, clear_keeps_the_peaks);
+    tcase_add_test(tcase, reset_peaks_keep_the_values);
     suite_add_tcase(suite, tcase);
     return suite;
 }

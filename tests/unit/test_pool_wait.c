@@ -34,6 +34,20 @@ static const struct budget budgets[] = {
     {64 * ZONE_GIB, BLOCK, "max_pending_mb:0", 0},
 };
 
+/* Peaks that are reset are statistics: the budget stays what the program has earned. */
+START_TEST(budget_outlives_a_reset)
+{
+    pool_reopen(64 * ZONE_GIB, "");
+    give(take(512 * ZONE_MIB));
+    zone_ledger_reset_peaks(&pool->ledger);
+    unsigned stalls = model_stalls();
+    for (size_t pending = 0; pending < 512 * ZONE_MIB; pending += BLOCK) {
+        free_behind_work(BLOCK);
+    }
+    ck_assert_uint_eq(model_stalls(), stalls);
+}
+END_TEST
+
 /* A free waits as soon as more than the budget is pending, and not before. */
 START_TEST(budget)
 {
@@ -281,6 +295,7 @@ static Suite *pool_wait_suite(void)
     tcase_set_timeout(tcase, 30); /* under checkers */
     tcase_add_checked_fixture(tcase, pool_setup, pool_teardown);
     tcase_add_loop_test(tcase, budget, 0, sizeof(budgets) / sizeof(budgets[0]));
+    tcase_add_test(tcase, budget_outlives_a_reset);
     tcase_add_test(tcase, one_wait_settles_many_frees);
     tcase_add_test(tcase, throttle_spares_later_work);
     tcase_add_test(tcase, throttle_is_counted);

@@ -34,14 +34,13 @@ END_TEST
 START_TEST(options_and_device_decide)
 {
     pool_reopen(64 * ZONE_GIB, "");
-    ck_assert_uint_eq(pool->budget, ZONE_POOL_BUDGET_MAX);
-    ck_assert(pool->budget_is_auto);
+    ck_assert_uint_eq(pool->budget, ZONE_POOL_BUDGET_AUTO);
+    ck_assert_uint_eq(pool->budget_cap, ZONE_POOL_BUDGET_MAX);
     ck_assert_uint_eq(pool->max_cached, SIZE_MAX);
     ck_assert_uint_eq(pool->min_free, 256 * ZONE_MIB);
     ck_assert_int_eq(pool->order, ZONE_FREE_ORDER_AUTO);
     pool_reopen(ZONE_GIB, "max_pending_mb:7,max_cached_mb:9,min_free_mb:11,free_order:event");
     ck_assert_uint_eq(pool->budget, 7 * ZONE_MIB);
-    ck_assert(!pool->budget_is_auto);
     ck_assert_uint_eq(pool->max_cached, 9 * ZONE_MIB);
     ck_assert_uint_eq(pool->min_free, 11 * ZONE_MIB);
     ck_assert_uint_eq(pool->total, ZONE_GIB);
@@ -224,6 +223,66 @@ START_TEST(sums_by_device)
 }
 END_TEST
 
+/* Of the pools that live, that are about to go and that are gone; of one device alone. */
+START_TEST(reset_peaks_of_a_device)
+{
+    struct zone_pool *other = pool_of(MODEL_CTX2, 1);
+    struct zone_counters now;
+    give(take(4 * BLOCK));
+    give(take_from(other, 2 * BLOCK));
+    zone_registry_drop(pool);
+    model_destroy(MODEL_CTX);
+    pool = pool_of(MODEL_CTX, 0);
+    take(BLOCK);
+    give(take(2 * BLOCK));
+    ck_assert_uint_eq(summed(0).allocated_bytes.peak, 4 * BLOCK);
+    zone_registry_hide(pool);
+    zone_registry_reset_peaks(0);
+    zone_registry_show(pool);
+    zone_registry_look(0, &now);
+    ck_assert_uint_eq(now.allocated_bytes.current, BLOCK);
+    ck_assert_uint_eq(now.allocated_bytes.peak, BLOCK);
+    ck_assert_uint_eq(now.requested_bytes.peak, BLOCK);
+    ck_assert_uint_eq(now.allocation.peak, 1);
+    ck_assert_uint_eq(now.allocation.allocated, 3); /* sums are not peaks */
+    ck_assert_uint_eq(now.reserved_bytes.peak, 3 * BLOCK);
+    ck_assert_uint_eq(summed(1).allocated_bytes.peak, 2 * BLOCK);
+    take(BLOCK);
+    ck_assert_uint_eq(summed(0).allocated_bytes.peak, 2 * BLOCK);
+    zone_registry_reset_peaks(-1);
+    zone_registry_reset_peaks(99);
+}
+END_TEST
+
+/* For pools that are there, about to go, and to come. */
+START_TEST(adjusted_for_all_pools)
+{
+    struct zone_options options = *pool_process.options;
+    struct zone_options wanted = options;
+    struct zone_pool *leaving = pool_of(MODEL_CTX2, 1);
+    uint64_t keys;
+    pool_process.options = &options;
+    zone_registry_hide(leaving);
+    ck_assert_int_eq(zone_options_adjust(&wanted, "x",
+                                         "max_cached_mb:9,min_free_mb:11,max_pending_mb:7", NULL,
+                                         NULL, &keys),
+                     0);
+    zone_registry_adjust(&options, &wanted, keys);
+    zone_registry_show(leaving);
+    struct zone_pool *pools[] = {pool, leaving, pool_of(&model_contexts[2], 0)};
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_uint_eq(pools[i]->max_cached, 9 * ZONE_MIB);
+        ck_assert_uint_eq(pools[i]->min_free, 11 * ZONE_MIB);
+        ck_assert_uint_eq(pools[i]->budget, 7 * ZONE_MIB);
+    }
+    zone_options_adjust(&wanted, "x", "max_pending_mb:auto", NULL, NULL, &keys);
+    zone_registry_adjust(&options, &wanted, keys);
+    ck_assert_uint_eq(pool->budget, ZONE_POOL_BUDGET_AUTO);
+    ck_assert_uint_eq(pool->max_cached, 9 * ZONE_MIB);
+    ck_assert_uint_eq(options.max_cached_mb, 9);
+}
+END_TEST
+
 static Suite *registry_suite(void)
 {
     Suite *suite = suite_create("registry");
@@ -240,6 +299,8 @@ static Suite *registry_suite(void)
     tcase_add_test(tcase, watched_blocks_are_dropped);
     tcase_add_test(tcase, peaks_of_contexts_in_turn);
     tcase_add_test(tcase, sums_by_device);
+    tcase_add_test(tcase, reset_peaks_of_a_device);
+    tcase_add_test(tcase, adjusted_for_all_pools);
     suite_add_tcase(suite, tcase);
     return suite;
 }

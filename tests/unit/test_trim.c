@@ -290,6 +290,92 @@ START_TEST(settle_waits_beside_a_capture)
 }
 END_TEST
 
+/* zone_empty_cache: all that was freed by now goes back after one wait, for work of before alone.
+ */
+START_TEST(drained_blocks_go_back)
+{
+    zone_addr_t live = take(BLOCK);
+    zone_addr_t small = take(4096);
+    zone_addr_t large = take(BLOCK);
+    unsigned work = work_on(large, 1, 5 * MS);
+    give(large);
+    give(small); /* records nothing */
+    ck_assert_uint_eq(zone_pool_give_back(pool, SIZE_MAX), 0);
+    uint64_t start = model_now();
+    ck_assert_int_eq(zone_pool_drain(pool), 0);
+    ck_assert(model_is_complete(work));
+    ck_assert_uint_le(model_now() - start, 7 * MS);
+    zone_pool_give_back(pool, SIZE_MAX);
+    ck_assert(!model_is_held(large));
+    ck_assert(model_is_held(live));
+    ck_assert_uint_eq(zone_ledger_cached(&pool->ledger), 0);
+    ck_assert_int_eq(pool->giving, 0);
+}
+END_TEST
+
+static void other_thread_submits(void *arg)
+{
+    (void)arg;
+    work_on(0, 2, MODEL_FOREVER);
+    ck_assert_int_eq(pool->giving, 1); /* whoever destroys the context waits */
+}
+
+START_TEST(drain_waits_for_earlier_work_only)
+{
+    zone_addr_t addr = take(BLOCK);
+    unsigned work = work_on(addr, 1, 5 * MS);
+    give(addr);
+    model_hook(MODEL_WAIT, 0, MODEL_BEFORE, other_thread_submits, NULL);
+    ck_assert_int_eq(zone_pool_drain(pool), 0);
+    ck_assert(model_is_complete(work));
+}
+END_TEST
+
+/* Nothing that could go back: the driver is not called. */
+START_TEST(drain_of_nothing)
+{
+    zone_addr_t addr = take(BLOCK);
+    unsigned before = calls();
+    ck_assert_int_eq(zone_pool_drain(pool), 0);
+    ck_assert_uint_eq(calls(), before);
+    give(addr);
+    model_set_capture(true);
+    ck_assert_int_eq(zone_pool_drain(pool), ZONE_GPU_REFUSED);
+    model_set_capture(false);
+    model_set_fault(700);
+    ck_assert_int_eq(zone_pool_drain(pool), 700);
+    ck_assert_uint_eq(counts().fault_code, 700);
+    before = calls();
+    ck_assert_int_eq(zone_pool_drain(pool), 0);
+    ck_assert_uint_eq(calls(), before);
+    zone_registry_drop(pool);
+    ck_assert_int_eq(zone_pool_drain(pool), 0);
+    ck_assert_uint_eq(calls(), before);
+}
+END_TEST
+
+/* As many records are kept as can be: the next one has to wait for one of them. */
+START_TEST(drain_with_a_full_ring)
+{
+    pool_reopen(64 * ZONE_GIB, "max_pending_mb:1048576");
+    static zone_addr_t addrs[ZONE_FENCE_MARKS + 8];
+    for (unsigned i = 0; i < ZONE_FENCE_MARKS + 8; i++) {
+        addrs[i] = take(2 * ZONE_MIB);
+    }
+    for (unsigned i = 0; i < ZONE_FENCE_MARKS; i++) {
+        work_on(addrs[i], 1, MS);
+        give(addrs[i]);
+    }
+    for (unsigned i = ZONE_FENCE_MARKS; i < ZONE_FENCE_MARKS + 8; i++) {
+        work_on(addrs[i], 1, MS);
+        give_in_stream(addrs[i]); /* waits for nothing, so that it records nothing */
+    }
+    ck_assert_int_eq(zone_pool_drain(pool), 0);
+    zone_pool_give_back(pool, SIZE_MAX);
+    ck_assert_uint_eq(zone_ledger_cached(&pool->ledger), 0);
+}
+END_TEST
+
 static Suite *trim_suite(void)
 {
     Suite *suite = suite_create("trim");
@@ -309,6 +395,10 @@ static Suite *trim_suite(void)
     tcase_add_test(tcase, max_cached_after_a_fault);
     tcase_add_test(tcase, settle_waits_for_frees);
     tcase_add_test(tcase, settle_waits_beside_a_capture);
+    tcase_add_test(tcase, drained_blocks_go_back);
+    tcase_add_test(tcase, drain_waits_for_earlier_work_only);
+    tcase_add_test(tcase, drain_of_nothing);
+    tcase_add_test(tcase, drain_with_a_full_ring);
     suite_add_tcase(suite, tcase);
     return suite;
 }
