@@ -111,6 +111,30 @@ static void check_next(const char *text)
     free(longer);
 }
 
+/* While the options are in use, whatever the text says only LIVE ones change, within bounds. */
+static void check_adjust(const char *text)
+{
+    struct zone_options before;
+    struct zone_options used;
+    struct zone_options wanted;
+    uint64_t keys;
+    zone_options_init(&before);
+    used = before;
+    wanted = before;
+    zone_options_adjust(&wanted, "call", text, NULL, NULL, &keys);
+    zone_options_take(&used, &wanted, keys);
+    for (unsigned i = 0; zone_options_info(i); i++) {
+        const struct zone_option_info *info = zone_options_info(i);
+        char was[ZONE_OPTIONS_LINE];
+        char is[ZONE_OPTIONS_LINE];
+        zone_options_value(&before, info, was, sizeof(was));
+        zone_options_value(&used, info, is, sizeof(is));
+        FUZZ_CHECK(info->status == ZONE_OPTION_LIVE || strcmp(was, is) == 0, "%s: %s, then %s",
+                   info->key, was, is);
+        check_bounds(&used, info);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct zone_options opt;
@@ -122,6 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_summary(&opt);
     check_classes(&opt);
     check_next(text);
+    check_adjust(text);
     free(text);
     return 0;
 }
