@@ -98,7 +98,7 @@ static void run(const struct fault *fault)
     if (fault->asks) {
         EXPECT(expected, cuCtxSynchronize());
     } else {
-        sleep_ms(50);
+        sleep_ms(250); /* until it is there, also on a busy machine */
     }
     see_it(4 * KIB, PAIRS);
     see_it(2 * MIB, 1);
