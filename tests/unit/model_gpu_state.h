@@ -12,7 +12,7 @@ enum {
     MODEL_MEMORY_MAX = 1 << 14,
     MODEL_EVENT_MAX = 4096,
     MODEL_HOOK_MAX = 16,
-    MODEL_FAIL_MAX = 16
+    MODEL_FAIL_MAX = 1024
 };
 
 struct model_work {
