@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from device_used import put
 
-STEPS = 100
-BLOCKS = 20
+STEPS = 40
+BLOCKS = 50
 
 
 @jax.jit

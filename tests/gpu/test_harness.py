@@ -152,6 +152,27 @@ class Runs(unittest.TestCase):
         self.assertEqual([run.label for run in test.runs], ["good", "bad", "once", "good", "good"])
         self.assertFalse(test.ok)
 
+    def test_more_rounds_only_as_long_as_a_ratio_is_missed(self) -> None:
+        ctx = Context(Path(), Path(), Path(), Path(self.work.name), self.runner, reps=2)
+
+        def judge_at(rounds: int) -> int:
+            def judge(test: record.Test, done: dict[str, list[record.Run]]) -> None:
+                test.require("rounds", len(done["good"]), ">=", rounds)
+
+            test = record.Test("a", "")
+            cases = [Case("good", ["true"]), Case("once", ["true"], reps=1)]
+            done = ctx.repeat(test, cases, judge=judge)
+            self.assertEqual(len(done["once"]), 1)
+            self.assertEqual(len(test.requirements), 1)
+            self.assertEqual(test.ok, len(done["good"]) >= rounds)
+            return len(done["good"])
+
+        self.assertEqual([judge_at(rounds) for rounds in (1, 2, 3, 99)], [2, 2, 3, 6])
+        ctx.spare_s = 0.0
+        self.assertEqual(judge_at(3), 2)
+        ctx.spare_s, ctx.quick = 80.0, True
+        self.assertEqual(judge_at(3), 1)
+
     def test_a_broken_check_is_an_error_and_no_more(self) -> None:
         def broken(_ctx: Context, _test: record.Test) -> None:
             raise ValueError("broken on purpose")

@@ -38,8 +38,8 @@ def block_ms(step: Callable[[int], object], blocks: int, steps: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--blocks", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--blocks", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=10)
     options = parser.parse_args()
 
     torch.manual_seed(0)

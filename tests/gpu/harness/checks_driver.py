@@ -61,7 +61,7 @@ def victims(ctx: Context, test: Test) -> None:
     if not suites:
         test.error = "meson lists no suite victims or gpu"
         return
-    command = ["meson", "test", "-C", str(ctx.build_dir), "--no-rebuild", "--num-processes", "1"]
+    command = ["meson", "test", "-C", str(ctx.build_dir), "--no-rebuild", "--num-processes", "4"]
     command += ["--timeout-multiplier", "2"]
     for suite in suites:
         command += ["--suite", suite]

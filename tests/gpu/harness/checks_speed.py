@@ -21,7 +21,10 @@ def pair(ctx: Context, test: Test) -> None:
         command = ctx.program(f"pair_{api}", "sizes")
         cases.append(Case(f"{api} native", command, reps=1))
         cases.append(Case(f"{api} zone", command, zone=True))
-    done = ctx.repeat(test, cases)
+    ctx.repeat(test, cases, judge=judge_pair)
+
+
+def judge_pair(test: Test, done: dict[str, list[Run]]) -> None:
     names = [f"{kind}_{size}_ns" for kind in ("single", "warm") for size in SMALL + LARGE]
     for label, runs in done.items():
         test.measured[label] = all_bests(runs, names)
@@ -58,7 +61,10 @@ def thrust(ctx: Context, test: Test) -> None:
         Case("shared native", ctx.program("thrust_sort_shared"), reps=1),
         Case("shared zone", ctx.program("thrust_sort_shared"), zone=True, reps=1),
     ]
-    done = ctx.repeat(test, cases)
+    ctx.repeat(test, cases, judge=judge_thrust)
+
+
+def judge_thrust(test: Test, done: dict[str, list[Run]]) -> None:
     for label, runs in done.items():
         test.measured[label] = {
             "pass_ms": best_of(runs, "pass_ms"),

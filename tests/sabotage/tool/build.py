@@ -15,7 +15,7 @@ from typing import Any
 # Never part of a copy where git cannot be asked: what .gitignore names.
 LEFT_OUT = {".git", ".venv", ".cuda", ".root", ".out", "__pycache__"}
 # What libzone.so is built from.
-LIBRARY = ("meson.build", "meson_options.txt", "pool/", "shim/")
+LIBRARY = ("meson.build", "meson_options.txt", "include/", "pool/", "shim/")
 NO_TESTS = "# SPDX-License-Identifier: Apache-2.0\n# Only the library is built here.\n"
 
 
