@@ -40,6 +40,7 @@ PROGRAMS = (
     Program("fill_card", "fill_card.cu"),
     Program("fault", "fault.cu"),
     Program("reset", "reset.cu"),
+    Program("driver_facts", "driver_facts.cu", ("-lcuda", "-ldl")),
     Program("pair_static", "pair.c"),
     Program("pair_shared", "pair.c", SHARED),
     Program("pair_driver", "pair.c", DRIVER),

@@ -56,6 +56,30 @@ def victim_suites(introspected: str) -> list[str]:
     return sorted(s for s in suites if s.split(":")[-1].startswith(("victim", "gpu")))
 
 
+FACTS = (
+    "async_codes",
+    "async_idle",
+    "async_pair",
+    "capture_calls",
+    "fill_priority",
+    "fresh_zero",
+    "nvml",
+    "streams",
+)
+# What the driver answered when the code that needs it was written; another driver may not.
+RELIED_UPON: dict[str, dict[str, float]] = {}
+
+
+def driver_facts(ctx: Context, test: Test) -> None:
+    """Natively only: each part is a program of its own, as some leave the driver in odd states."""
+    cases = [Case(part, ctx.program("driver_facts", part), timeout_s=30) for part in FACTS]
+    done = ctx.repeat(test, cases, reps=1)
+    for part, runs in done.items():
+        test.measured[part] = runs[0].metrics
+        for name, value in RELIED_UPON.get(part, {}).items():
+            test.require(f"{part}: {name}", runs[0].metrics.get(name), "==", value)
+
+
 def victims(ctx: Context, test: Test) -> None:
     suites = victim_suites(tests_of(ctx.build_dir))
     if not suites:

@@ -55,6 +55,7 @@ CHECKS = (
     Check("reset", "100 device resets", checks_memory.reset),
     Check("scale", "a thousand and a million blocks", checks_memory.scale, True),
     Check("random_fit", "random programs at 95 % of 4 GiB", checks_memory.random_fit),
+    Check("driver_facts", "what libzone relies on in the driver", checks_driver.driver_facts),
     Check("sanitizer", "under compute-sanitizer", checks_driver.sanitizer, informational=True),
 )
 
