@@ -27,9 +27,9 @@ INTRO = """\
 Written by scripts/zonelib/perf_gen.py from the files in results/; change those, not this page.
 
 Each program runs natively and under libzone in turns on the same machine, and the best run of each
-counts: what else a shared machine does only adds time. So more rounds of all runs follow, up to three
-times as many, where a ratio is not met at first. Trust the ratios more than the last digit. A
-requirement that was not met is printed as such.
+counts: what else a shared machine does only adds time. So more rounds of all runs follow, up to
+three times as many, where a ratio is not met at first. Trust the ratios more than the last digit.
+A requirement that was not met is printed as such.
 """
 NOTHING_YET = """
 There are no results yet: run `scripts/gpu-test --out results` on a machine with a GPU.

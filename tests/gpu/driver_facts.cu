@@ -176,7 +176,9 @@ static void async_idle(void)
     CU(cuCtxSynchronize());
     *gave_up = 0;
     for (int i = 0; i < STREAMS; i++) {
-        busy[i] = new_stream(0);
+        busy[i] = new_stream(0); /* beside a kernel this may wait for it */
+    }
+    for (int i = 0; i < STREAMS; i++) {
         wait_flag<<<1, 1, 0, busy[i]>>>(flag, cycles_for_us(500e3), gave_up);
     }
     CUevent event;
@@ -184,6 +186,7 @@ static void async_idle(void)
     put_rc("context_event", cuCtxRecordEvent(context, event));
     CU(cuStreamWaitEvent(freeing, event, 0));
     CU(cuMemFreeAsync(freed, freeing));
+    printf("kernels_gave_up_before=%d\n", *gave_up);
     double start = now_us();
     CU(cuMemAllocAsync(&ptr, 64 << 20, mine));
     printf("alloc_us=%.1f\n", now_us() - start);
@@ -332,8 +335,9 @@ static void capture_calls(void)
     }
 }
 
-/* A memset of the highest priority was launched behind a kernel; a kernel that fills the device
- * and waits for the memset is launched later. Is the memset held back until it gives up? */
+/* A memset is launched while a kernel fills the device; a kernel that fills it, too, and waits for
+ * the memset is launched later. Is the memset held back until that one gives up? With what
+ * priority, and if it also has to wait for an event? */
 static void fill_priority(void)
 {
     int least, greatest, blocks = 0, processors = 0;
@@ -344,10 +348,11 @@ static void fill_priority(void)
     RT(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, wait_byte, 1024, 0));
     RT(cudaHostAlloc((void **)&gave_up, sizeof(int), cudaHostAllocMapped));
     CU(cuMemAlloc(&memory, 64 << 20));
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < 24; round++) {
         static const size_t sizes[] = {512, 64 << 10, 2 << 20, 64 << 20};
         size_t size = sizes[round % 4];
-        int how = round / 4; /* the fill: highest, default, and lowest priority */
+        int how = round / 4 % 3; /* the fill: highest, default, and lowest priority */
+        bool waits = round >= 12;
         CUstream first = new_stream(0);
         CUstream second = new_stream(0);
         CUstream fills = new_stream(how == 0 ? greatest : how == 1 ? 0 : least);
@@ -357,13 +362,15 @@ static void fill_priority(void)
         *gave_up = 0;
         CU(cuCtxSynchronize());
         spin<<<blocks * processors, 1024, 0, first>>>(cycles_for_us(10e3));
-        CU(cuEventRecord(event, first));
-        CU(cuStreamWaitEvent(fills, event, 0));
+        if (waits) {
+            CU(cuEventRecord(event, first));
+            CU(cuStreamWaitEvent(fills, event, 0));
+        }
         CU(cuMemsetD8Async(memory, 1, size, fills));
         wait_byte<<<blocks * processors, 1024, 0, second>>>((unsigned char *)memory + size - 1,
                                                             cycles_for_us(200e3), gave_up);
         CU(cuCtxSynchronize());
-        printf("held_back_%s_%zu=%d\n",
+        printf("held_back_%s%s_%zu=%d\n", waits ? "waiting_" : "",
                how == 0   ? "highest"
                : how == 1 ? "default"
                           : "lowest",

@@ -67,7 +67,47 @@ FACTS = (
     "streams",
 )
 # What the driver answered when the code that needs it was written; another driver may not.
-RELIED_UPON: dict[str, dict[str, float]] = {}
+RELIED_UPON: dict[str, dict[str, float]] = {
+    "async_codes": {
+        "range_is_base": 1,
+        "range_size": 100000,
+        "mempool_is_default": 1,
+        "ipc_of_async_rc": 1,
+        "free_async_of_part_rc": 1,
+        "free_async_odd_rc": 1,
+        "free_of_part_rc": 1,
+        "free_async_twice_at_once_rc": 1,
+        "free_after_free_async_at_once_rc": 1,
+        "free_of_async_rc": 0,
+        "free_async_after_free_rc": 1,
+        "plain_free_async_rc": 0,
+        "plain_free_async_twice_later_rc": 1,
+        "plain_free_async_odd_rc": 1,
+        "capturing_free_async_odd_rc": 1,
+        "capture_end_after_odd_rc": 0,
+        "capturing_free_async_of_plain_rc": 1,
+    },
+    "async_idle": {"same_block_too_early": 0, "kernels_gave_up": 0},
+    "capture_calls": {
+        f"relaxed_{call}{end}": 0
+        for call in (
+            "memset",
+            "stream_create",
+            "event_record",
+            "event_create",
+            "alloc_async",
+            "free_async",
+            "synchronize",
+            "pool_attribute",
+            "wait_event",
+            "stream_query",
+        )
+        for end in ("_rc", "_end_rc")
+    },
+    "fresh_zero": {"nonzero_2mib": 0, "nonzero_20mib": 0},
+    "nvml": {"list_v1_rc": 0, "list_v1_bytes_written": 16, "threads_more": 0},
+    "streams": {"null_is_legacy": 1, "per_thread_differs": 1, "same_id_again": 0},
+}
 
 
 def driver_facts(ctx: Context, test: Test) -> None:
