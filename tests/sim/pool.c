@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Stream-ordered memory: pools, cuMemAllocAsync and cuMemFreeAsync. A freed range is at once good
- * for the stream that freed it and, once the free has run, for all; what a pool may not keep goes
- * back to the device at that moment.
+ * for the stream that freed it and, if the pool reuses opportunistically, for all once the free has
+ * run; with internal dependencies another stream gets it before and waits for the free. What a pool
+ * may not keep goes back to the device when the free runs.
  */
 #include "pool.h"
 
@@ -100,20 +101,47 @@ void sim_pool_trim(struct sim_pool *pool, uint64_t keep)
     }
 }
 
+static bool pool_allows(const struct sim_pool *pool, CUmemPool_attribute reuse)
+{
+    return pool->reuse[reuse - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] != 0;
+}
+
+/* The best range of the size that the stream may have, NULL if there is none. */
+static struct spare *pool_find(struct sim_pool *pool, size_t bytes, unsigned long long stream)
+{
+    struct spare *busy = NULL;
+    for (struct spare *spare = pool->spares; spare; spare = spare->next) {
+        if (spare->bytes != bytes) {
+            continue;
+        }
+        if (spare->stream == stream ||
+            (!spare->op && pool_allows(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC))) {
+            return spare;
+        }
+        busy = spare;
+    }
+    return pool_allows(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) ? busy : NULL;
+}
+
+/* *ret_after, unless NULL: what the asking stream has to wait for, with a reference. */
 static CUresult pool_take(struct sim_pool *pool, size_t size, unsigned long long stream,
-                          uintptr_t *ret_address, size_t *ret_bytes)
+                          uintptr_t *ret_address, size_t *ret_bytes, struct sim_op **ret_after)
 {
     size_t wanted = (size + SIM_UNIT - 1) & ~(SIM_UNIT - 1);
     if (wanted >= SIM_LARGE) {
         wanted = (wanted + SIM_CHUNK - 1) & ~(SIM_CHUNK - 1);
     }
-    for (struct spare *spare = pool->spares; spare; spare = spare->next) {
-        if (spare->bytes == wanted && (!spare->op || spare->stream == stream)) {
-            *ret_address = spare->address;
-            *ret_bytes = spare->bytes;
-            spare_remove(spare);
-            return CUDA_SUCCESS;
+    struct spare *spare = pool_find(pool, wanted, stream);
+    *ret_after = NULL;
+    if (spare) {
+        *ret_address = spare->address;
+        *ret_bytes = spare->bytes;
+        if (spare->op && spare->stream != stream) {
+            *ret_after = spare->op;
+            sim_op_ref(spare->op);
         }
+        spare_remove(spare);
+        return CUDA_SUCCESS;
     }
     CUresult rc = sim_heap_alloc(pool->device, pool, size, true, ret_address, ret_bytes);
     if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -159,8 +187,14 @@ CUresult sim_graph_memory(struct sim_device *device, size_t size, struct sim_wor
 {
     uintptr_t address = 0;
     size_t bytes = 0;
+    struct sim_op *after = NULL;
     struct sim_pool *pool = sim_default_pool(device);
-    CUresult rc = size > 0 ? pool_take(pool, size, 0, &address, &bytes) : CUDA_ERROR_INVALID_VALUE;
+    CUresult rc =
+        size > 0 ? pool_take(pool, size, 0, &address, &bytes, &after) : CUDA_ERROR_INVALID_VALUE;
+    if (after) {
+        sim_op_wait(after);
+        sim_op_unref(after);
+    }
     if (rc == CUDA_SUCCESS) {
         block_of(pool, address, size, bytes, NULL)->graph = true;
         *ret_work = sim_memory_work(CU_GRAPH_NODE_TYPE_MEM_ALLOC, address, bytes);
@@ -193,7 +227,15 @@ static CUresult alloc(CUdeviceptr *dptr, size_t size, struct sim_pool *pool, CUs
     }
     uintptr_t address = 0;
     size_t bytes = 0;
-    rc = rc == CUDA_SUCCESS ? pool_take(pool, size, stream->id, &address, &bytes) : rc;
+    struct sim_op *after = NULL;
+    rc = rc == CUDA_SUCCESS ? pool_take(pool, size, stream->id, &address, &bytes, &after) : rc;
+    if (after) {
+        struct sim_op *wait = sim_op_new(NULL);
+        sim_op_depend(wait, after);
+        sim_stream_queue(stream, wait);
+        sim_op_unref(wait);
+        sim_op_unref(after);
+    }
     if (rc == CUDA_SUCCESS) {
         struct sim_block *block = block_of(pool, address, size, bytes, ctx);
         block->graph = stream->capture != NULL;

@@ -74,7 +74,10 @@ static void stream_ordered(void)
     CUmemoryPool of;
     uint64_t keep = UINT64_MAX;
     uint64_t used;
+    int depend = 0;
     size_t start = free_mib();
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &depend));
     launch_spin(stream, 20);
     OK(cuMemAllocAsync(&ptr, 4 * MIB, stream));
     OK(cuMemFreeAsync(ptr, stream));
@@ -87,8 +90,19 @@ static void stream_ordered(void)
     OK(cuMemFreeAsync(elsewhere, other));
     OK(cuCtxSynchronize());
     CHECK(free_mib() == start, "a threshold of 0 gives everything back");
+    depend = 1;
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &depend));
+    launch_spin(stream, 20);
+    OK(cuMemAllocAsync(&ptr, 4 * MIB, stream));
+    OK(cuMemFreeAsync(ptr, stream));
+    OK(cuMemAllocAsync(&elsewhere, 4 * MIB, other));
+    CHECK(elsewhere == ptr, "with internal dependencies another stream gets it, too");
+    EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(other));
+    OK(cuStreamSynchronize(other));
+    OK(cuStreamQuery(stream));
+    OK(cuMemFreeAsync(elsewhere, other));
+    OK(cuCtxSynchronize());
 
-    OK(cuDeviceGetDefaultMemPool(&pool, 0));
     OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
     OK(cuMemAllocAsync(&ptr, 4 * MIB, stream));
     OK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr));

@@ -82,7 +82,7 @@ static void run(const struct variant *variant, size_t bytes)
         allocate_and_feed(&request);
         pthread_mutex_unlock(&mutex);
     } else {
-        request.gate = gate_close(a, LIMIT_MS);
+        request.gate = gate_close(a, LIMIT_MS * slowness());
         if (variant->other_thread) {
             in_thread(allocate_and_feed, &request);
         } else {
