@@ -31,6 +31,10 @@ void zone_pool_carve_init(struct zone_pool *pool)
                        carve_given(options, ZONE_OPTION_ID_max_split_size_mb) ||
                        carve_given(options, ZONE_OPTION_ID_max_non_split_rounding_mb) ||
                        options->initial_pool_size_mb > 0;
+    if (options->backend == ZONE_BACKEND_CUDA_MALLOC_ASYNC) {
+        /* The driver's pool cuts and merges. */
+        pool->cuts_small = pool->cuts_large = false;
+    }
     pool->rounds_large = pool->cuts_large || options->zero_fill;
     pool->small_rules = (struct zone_cut_rules){
         .max_split = SIZE_MAX, .max_over = SIZE_MAX, .min_rest = (size_t)1 << SMALL_UNIT_BITS};

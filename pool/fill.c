@@ -13,7 +13,9 @@ void zone_fill_init(struct zone_fill *fill, const struct zone_options *options)
 {
     memset(fill, 0, sizeof(*fill));
     fill->on = options->zero_fill || options->junk_fill;
-    fill->fresh = fill->on && !options->zero_fill;
+    /* Memory of the driver's own pool comes as it was left. */
+    fill->fresh =
+        fill->on && (!options->zero_fill || options->backend == ZONE_BACKEND_CUDA_MALLOC_ASYNC);
     fill->with = options->zero_fill ? 0 : ZONE_FILL_JUNK;
 }
 

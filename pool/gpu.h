@@ -26,6 +26,13 @@ struct zone_gpu {
     /* Gives memory back. Waits for all running work of the context that owns it and blocks other
      * threads' launches meanwhile: call it only where the program's own free would have. */
     int (*free)(zone_addr_t addr);
+    /* Gives back memory that no work uses any more, without a wait, so inside any call. NULL: free
+     * is all there is, and cached memory may stay with the pool. */
+    int (*give)(zone_addr_t addr);
+    /* Where give is there: bytes that the driver keeps for the device after they were given back,
+     * and giving those to the device. */
+    size_t (*idle)(int device);
+    size_t (*trim)(int device);
     /* Frees memory of its own: the driver's answer to whether a free is allowed just now, with the
      * wait of one. 0 too if there is no memory to ask with. */
     int (*free_nothing)(void *ctx);

@@ -12,7 +12,7 @@ size_t zone_initial_claim(const struct zone_options *options, int device)
 {
     size_t unit = 2 * ZONE_MIB;
     size_t bytes = zone_options_bytes(options->initial_pool_size_mb);
-    if (ZONE_LIKELY(bytes == 0) || options->backend == ZONE_BACKEND_OFF || device < 0 ||
+    if (ZONE_LIKELY(bytes == 0) || options->backend != ZONE_BACKEND_NATIVE || device < 0 ||
         device >= ZONE_OPTIONS_DEVICES || atomic_load(&initial_taken[device]) ||
         atomic_exchange(&initial_taken[device], true)) {
         return 0;

@@ -380,9 +380,11 @@ size_t zone_pool_rescue(struct zone_pool *pool, uint64_t *deadline_ns)
     int fault = 0;
     bool served;
     zone_addr_t none;
-    if (atomic_load_explicit(&pool->fault, memory_order_relaxed) ||
-        zone_ledger_cached(&pool->ledger) == 0) {
+    if (atomic_load_explicit(&pool->fault, memory_order_relaxed)) {
         return 0;
+    }
+    if (zone_ledger_cached(&pool->ledger) == 0) {
+        return pool->process->gpu->trim ? zone_pool_give_back(pool, SIZE_MAX) : 0;
     }
     if (*deadline_ns == 0) {
         *deadline_ns = ladder_deadline(pool);

@@ -25,7 +25,7 @@
 enum zone_backend {
     ZONE_BACKEND_NATIVE,
     ZONE_BACKEND_OFF,
-    ZONE_BACKEND_CUDA_MALLOC_ASYNC, /* recognised; served as NATIVE, and the user is told so */
+    ZONE_BACKEND_CUDA_MALLOC_ASYNC, /* the pool, with memory of the driver's default pool */
 };
 
 enum zone_free_order {

@@ -164,9 +164,6 @@ static void say_note(struct zone_parser *parser, size_t at)
     if (!(parser->noted & bit) && !zone_option_is_default(parser->opt, info)) {
         if (info->status == ZONE_OPTION_NO_EFFECT) {
             zone_text_append(why, sizeof(why), "no effect in this version: %s", info->reason);
-        } else if (info->type == ZONE_OPTION_BACKEND &&
-                   parser->opt->backend == ZONE_BACKEND_CUDA_MALLOC_ASYNC) {
-            zone_text_append(why, sizeof(why), "cudaMallocAsync is not served yet; using native");
         }
     }
     if (!why[0] && !parser->remark[0]) {

@@ -57,7 +57,10 @@ void zone_pool_bound(struct zone_pool *pool, const struct zone_options *options)
     atomic_store(&pool->budget, automatic ? ZONE_POOL_BUDGET_AUTO : budget);
     /* A small device must not be all headroom. */
     atomic_store(&pool->min_free, size_clamp(min_free, 0, pool->total / 16));
-    atomic_store(&pool->max_cached, zone_options_bytes(options->max_cached_mb));
+    /* With cudaMallocAsync it is the driver's pool that keeps so much. */
+    atomic_store(&pool->max_cached, options->backend == ZONE_BACKEND_CUDA_MALLOC_ASYNC
+                                        ? 0
+                                        : zone_options_bytes(options->max_cached_mb));
 }
 
 /* Everything but ctx, which makes the pool visible. */
@@ -229,6 +232,7 @@ void zone_registry_drop(struct zone_pool *pool)
 
 struct rescue {
     int device;
+    const struct zone_gpu *gpu; /* of the pools seen */
     const struct zone_pool *except;
     uint64_t deadline_ns; /* 0: set by the first pool */
     size_t bytes;
@@ -258,15 +262,22 @@ static void cached_visit(struct zone_pool *pool, void *arg)
 {
     struct rescue *sum = arg;
     if (pool->device == sum->device) {
+        sum->gpu = pool->process->gpu;
         sum->bytes += zone_pool_available(pool);
     }
+}
+
+/* What the driver keeps of what was given back. */
+static size_t registry_idle(const struct rescue *sum)
+{
+    return sum->gpu && sum->gpu->idle ? sum->gpu->idle(sum->device) : 0;
 }
 
 size_t zone_registry_cached(int device)
 {
     struct rescue sum = {.device = device};
     zone_registry_each(cached_visit, &sum);
-    return sum.bytes;
+    return sum.bytes + registry_idle(&sum);
 }
 
 static void at_most_visit(struct zone_pool *pool, void *arg)
@@ -278,6 +289,8 @@ static void at_most_visit(struct zone_pool *pool, void *arg)
                       atomic_load(&pool->large.count);
     size_t live = zone_ledger_live(&pool->ledger);
     if (sum->device < 0 || pool->device == sum->device) {
+        const struct zone_gpu *gpu = pool->process->gpu;
+        sum->bytes += gpu->idle ? gpu->idle(pool->device) : 0;
         sum->bytes += zone_ledger_cached(&pool->ledger);
         sum->bytes += segments > live ? (segments - live) * 2 * ZONE_MIB : 0;
     }

@@ -40,7 +40,7 @@ int zone_pool_driver_free(struct zone_pool *pool, zone_addr_t addr)
 {
     const struct zone_gpu *gpu = pool->process->gpu;
     uint64_t start = gpu->now_ns();
-    int rc = gpu->free(addr);
+    int rc = gpu->give ? gpu->give(addr) : gpu->free(addr); /* it is ready */
     zone_count_add(&pool->counts.driver_frees, 1);
     zone_count_add(&pool->counts.driver_free_ns, gpu->now_ns() - start);
     return rc;
@@ -124,9 +124,6 @@ static size_t trim_give_back(struct zone_pool *pool, size_t bytes)
             break;
         }
     }
-    if (given > 0) {
-        zone_count_add(&pool->counts.trims, 1);
-    }
     zone_pool_note(pool, rc);
     return given;
 }
@@ -152,8 +149,9 @@ static size_t trim_unfilled(struct zone_pool *pool, size_t bytes)
 /* The context must not be destroyed between a block's leaving and the driver's free of it: the
  * address may be somebody else's by then. zone_registry_hide waits for us, or we see that it was
  * first. */
-size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
+static size_t give_back(struct zone_pool *pool, size_t bytes, bool trim)
 {
+    const struct zone_gpu *gpu = pool->process->gpu;
     size_t given = 0;
     atomic_fetch_add(&pool->giving, 1);
     if (__atomic_load_n(&pool->ctx, __ATOMIC_SEQ_CST)) {
@@ -161,9 +159,39 @@ size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
         if (pool->fill.on && given < bytes) {
             given += trim_unfilled(pool, bytes == SIZE_MAX ? bytes : bytes - given);
         }
+        if (trim && given > 0) {
+            zone_count_add(&pool->counts.trims, 1);
+        }
+        if (trim && gpu->trim) {
+            /* What was given back was the driver's to keep until now. */
+            given = gpu->trim(pool->device);
+        }
     }
     atomic_fetch_sub(&pool->giving, 1);
     return given;
+}
+
+size_t zone_pool_give_back(struct zone_pool *pool, size_t bytes)
+{
+    return give_back(pool, bytes, true);
+}
+
+/* Where giving back does not wait, all that is ready goes, and nothing is waited for. A question
+ * may settle the oldest mark only, so several are asked: a backlog gets shorter with every free. */
+static int shrink_to_pending(struct zone_pool *pool)
+{
+    enum { QUESTIONS = 4 };
+    int fault = ZONE_GPU_OK;
+    for (unsigned i = 0; i < QUESTIONS; i++) {
+        uint64_t next = zone_fence_ready(&pool->fence) + 1;
+        if (!zone_fence_ask(&pool->fence, pool->process->gpu, next, &fault)) {
+            break;
+        }
+    }
+    if (fault == ZONE_GPU_OK) {
+        give_back(pool, SIZE_MAX, false);
+    }
+    return fault;
 }
 
 int zone_pool_wait_own(struct zone_pool *pool, const struct zone_ticket *ticket)
@@ -201,6 +229,9 @@ int zone_pool_free_tight(struct zone_pool *pool, const struct zone_ticket *ticke
 int zone_pool_shrink(struct zone_pool *pool, const struct zone_ticket *ticket)
 {
     enum { SEGMENTS_A_FREE = 64 };
+    if (pool->process->gpu->give) {
+        return shrink_to_pending(pool);
+    }
     unsigned rest = atomic_load_explicit(&pool->shrink_rest, memory_order_relaxed);
     if (rest > 0) {
         atomic_store_explicit(&pool->shrink_rest, rest - 1, memory_order_relaxed);

@@ -7,6 +7,7 @@
  */
 #include "context.h"
 
+#include "async_backend.h"
 #include "capture.h"
 #include "hooks.h"
 #include "life.h"
@@ -181,6 +182,7 @@ static void context_leaves(struct zone_pool *pool, CUcontext ctx)
 {
     if (pool) {
         zone_registry_hide(pool);
+        zone_async_leave(pool);
     }
     if (ctx) {
         zone_capture_forget(ctx);

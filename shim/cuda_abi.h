@@ -32,6 +32,7 @@ typedef struct CUlinkState_st *CUlinkState;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef unsigned long long cuuint64_t;
 typedef int CUpointer_attribute;
+typedef int CUmemPool_attribute;
 typedef int CUstreamCaptureMode;
 typedef int CUstreamCaptureStatus;
 typedef int CUlimit;
@@ -59,11 +60,17 @@ enum {
     CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
     CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
+    CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
 
     CU_STREAM_CAPTURE_MODE_RELAXED = 2,
     CU_STREAM_CAPTURE_STATUS_NONE = 0,
     CU_EVENT_DISABLE_TIMING = 2,
     CU_STREAM_NON_BLOCKING = 1,
+
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
+    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+    CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
 };
 
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)

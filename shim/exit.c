@@ -111,7 +111,9 @@ static void exit_add_device(int device, void *arg)
         struct zone_report_device *entry = &report->devices[report->device_count++];
         entry->ordinal = device;
         entry->name = zone_context_device_name(device);
-        entry->backing = "cuMemAlloc segments";
+        entry->backing = zone_life_process()->options->backend == ZONE_BACKEND_CUDA_MALLOC_ASYNC
+                             ? "cuMemAllocAsync"
+                             : "cuMemAlloc segments";
         page->count(device, &entry->counters);
     }
 }

@@ -16,7 +16,7 @@ static const struct zone_driver *gpu_driver(void)
     return zone_driver();
 }
 
-static CUstreamCaptureMode gpu_relax(void)
+CUstreamCaptureMode zone_gpu_relax(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     zone_fn_cuThreadExchangeStreamCaptureMode exchange =
@@ -27,7 +27,7 @@ static CUstreamCaptureMode gpu_relax(void)
     return mode;
 }
 
-static void gpu_restore(CUstreamCaptureMode mode)
+void zone_gpu_restore(CUstreamCaptureMode mode)
 {
     zone_fn_cuThreadExchangeStreamCaptureMode exchange =
         ZONE_REAL(gpu_driver(), cuThreadExchangeStreamCaptureMode);
@@ -104,17 +104,17 @@ static int gpu_query(void *event)
     if (zone_capture_is_begun()) {
         return ZONE_GPU_REFUSED;
     }
-    CUstreamCaptureMode mode = gpu_relax();
+    CUstreamCaptureMode mode = zone_gpu_relax();
     int rc = ZONE_REAL(gpu_driver(), cuEventQuery)(event);
-    gpu_restore(mode);
+    zone_gpu_restore(mode);
     return rc;
 }
 
 static int gpu_wait(void *event)
 {
-    CUstreamCaptureMode mode = gpu_relax();
+    CUstreamCaptureMode mode = zone_gpu_relax();
     int rc = ZONE_REAL(gpu_driver(), cuEventSynchronize)(event);
-    gpu_restore(mode);
+    zone_gpu_restore(mode);
     return rc;
 }
 
@@ -189,7 +189,7 @@ static int gpu_fill_mark(void *ctx, void *stream, void **event)
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    CUstreamCaptureMode mode = gpu_relax();
+    CUstreamCaptureMode mode = zone_gpu_relax();
     if (!*event) {
         CUevent made = NULL;
         rc = ZONE_REAL(driver, cuEventCreate)(&made, CU_EVENT_DISABLE_TIMING);
@@ -198,16 +198,16 @@ static int gpu_fill_mark(void *ctx, void *stream, void **event)
     if (rc == CUDA_SUCCESS) {
         rc = ZONE_REAL(driver, cuEventRecord)(*event, stream);
     }
-    gpu_restore(mode);
+    zone_gpu_restore(mode);
     ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
     return rc;
 }
 
 static int gpu_fill_done(void *event)
 {
-    CUstreamCaptureMode mode = gpu_relax();
+    CUstreamCaptureMode mode = zone_gpu_relax();
     int rc = ZONE_REAL(gpu_driver(), cuEventQuery)(event);
-    gpu_restore(mode);
+    zone_gpu_restore(mode);
     return rc;
 }
 
@@ -339,12 +339,12 @@ int zone_gpu_shared_probe(CUcontext ctx, size_t bytes, CUdeviceptr *ret_ptr,
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    CUstreamCaptureMode mode = gpu_relax();
+    CUstreamCaptureMode mode = zone_gpu_relax();
     rc = ZONE_REAL(driver, cuMemAlloc_v2)(ret_ptr, bytes);
     if (rc == CUDA_SUCCESS) {
         rc = ZONE_REAL(driver, cuIpcGetMemHandle)(ret_handle, *ret_ptr);
     }
-    gpu_restore(mode);
+    zone_gpu_restore(mode);
     ZONE_REAL(driver, cuCtxPopCurrent_v2)(&popped);
     return rc;
 }

@@ -5,6 +5,7 @@
  */
 #include "life.h"
 
+#include "async_backend.h"
 #include "exit.h"
 #include "explain.h"
 #include "glibc.h"
@@ -200,7 +201,8 @@ static void life_start_locked(void)
     life_keep_stderr();
     life_configure();
     life_process.options = &life_options;
-    life_process.gpu = zone_gpu_driver();
+    life_process.gpu = life_options.backend == ZONE_BACKEND_CUDA_MALLOC_ASYNC ? zone_async_gpu()
+                                                                              : zone_gpu_driver();
     life_process.say = zone_life_say;
     if (zone_report_kind(secure_getenv("ZONE_REPORT")) != ZONE_REPORT_NONE) {
         life_process.explain = zone_explain;
@@ -235,6 +237,9 @@ static int life_adjust_locked(const char *text)
         wanted = life_options;
         int problems = zone_options_adjust(&wanted, name, text, life_say_option, NULL, &keys);
         zone_registry_adjust(&life_options, &wanted, keys);
+        if (keys >> ZONE_OPTION_ID_max_cached_mb & 1) {
+            zone_async_bound(&life_options);
+        }
         return problems;
     }
     /* Nothing has been read yet; what the start will read is what the text is held against. */

@@ -78,6 +78,11 @@ static void query_correct(struct zone_block *block, CUpointer_attribute attribut
     } else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && block->segment) {
         int set = block->sync_memops;
         memcpy(data, &set, sizeof(set));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && block->pool->process->gpu->give) {
+        /* The driver's pools belong to no context. */
+        memcpy(data, &block->pool->ctx, sizeof(block->pool->ctx));
+    } else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
+        memset(data, 0, sizeof(CUmemoryPool));
     } else if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
         zone_pool_taint((struct zone_block *)block);
     }

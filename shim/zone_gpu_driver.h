@@ -12,6 +12,11 @@
 /* The table for the loaded driver; the same for the whole life of the process. Takes no lock. */
 const struct zone_gpu *zone_gpu_driver(void);
 
+/* The calling thread's capture mode becomes relaxed, in which the driver allows calls beside a
+ * capture; what it was goes back by zone_gpu_restore. */
+CUstreamCaptureMode zone_gpu_relax(void);
+void zone_gpu_restore(CUstreamCaptureMode mode);
+
 /* Finds out which context owns the memory at dptr, which was allocated with ctx current (a green
  * context's memory belongs to its primary context). 0 or the driver's code. */
 int zone_gpu_owner(CUdeviceptr dptr, struct zone_context_facts *ret);

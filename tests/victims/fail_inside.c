@@ -41,10 +41,20 @@ static const char *const names[] = {
     "cuStreamCreateWithPriority",
     "cuMemsetD8Async",
     "cuEventRecord",
+    "cuDeviceGetDefaultMemPool",
+    "cuMemPoolSetAttribute",
+    "cuMemPoolGetAttribute",
+    "cuMemPoolTrimTo",
+    "cuStreamSynchronize",
+    "cuMemAllocAsync",
+    "cuMemFreeAsync",
 };
 
 /* From here on libzone calls them only if it fills memory. */
 static const char first_for_fills[] = "cuCtxGetStreamPriorityRange";
+
+/* And from here on only with the driver's own pool. */
+static const char first_for_async[] = "cuDeviceGetDefaultMemPool";
 
 static int injected;
 static unsigned injections, seen;
@@ -106,11 +116,13 @@ static void pair(size_t bytes, uint32_t value)
     freed(second, (int)cuMemFreeAsync(second, scene.stream));
 }
 
-/* More than fits beside what is cached: the pool has to give back. */
+/* More than fits beside what is cached: the pool has to give back. Fills touch every page, so the
+ * device is smaller with them, see main. */
 static void press(void)
 {
-    for (size_t mib = 40; mib <= 100; mib += 30) {
-        free_it(get(mib * MIB));
+    size_t unit = configured("zero_fill") ? 3 : 10;
+    for (size_t units = 4; units <= 10; units += 3) {
+        free_it(get(units * unit * MIB));
     }
 }
 
@@ -289,11 +301,14 @@ int main(int argc, char **argv)
 {
     int failures = 0;
     bool fills = false;
+    bool async = false;
     if (argc == 3 && strcmp(argv[2], "lost") == 0) {
         run_lost(argv[1]);
         return 0;
     }
-    launches = argc < 2 || strcmp(argv[1], "cuCtxGetCurrent") != 0;
+    /* The harness calls them, too. */
+    launches = argc < 2 || (strcmp(argv[1], "cuCtxGetCurrent") != 0 &&
+                            strcmp(argv[1], "cuStreamSynchronize") != 0);
     if (argc == 3 && strcmp(argv[2], "first") == 0) {
         run_first(argv[1]);
         return 0;
@@ -305,11 +320,16 @@ int main(int argc, char **argv)
     setenv("ZONE_REPORT", "none", 1);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         fills = fills || strcmp(names[i], first_for_fills) == 0;
+        async = async || strcmp(names[i], first_for_async) == 0;
         if (i % slowness() != 0) {
             continue;
         }
-        if (fills) {
+        if (async) {
+            setenv("ZONE_ALLOC_CONF", "backend:cudaMallocAsync", 1);
+            setenv("ZSIM_MEMORY_MB", "128", 1);
+        } else if (fills) {
             setenv("ZONE_ALLOC_CONF", "zero_fill:True", 1);
+            setenv("ZSIM_MEMORY_MB", "48", 1);
         }
         bool well = call_again(argv[0], names[i], "codes");
         well = call_again(argv[0], names[i], "first") && well;

@@ -41,6 +41,7 @@ PROGRAMS = (
     Program("fault", "fault.cu"),
     Program("reset", "reset.cu"),
     Program("driver_facts", "driver_facts.cu", ("-lcuda", "-ldl")),
+    Program("driver_facts_async", "driver_facts_async.cu", ("-lcuda",)),
     Program("pair_static", "pair.c"),
     Program("pair_shared", "pair.c", SHARED),
     Program("pair_driver", "pair.c", DRIVER),

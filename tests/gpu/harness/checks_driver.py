@@ -56,16 +56,10 @@ def victim_suites(introspected: str) -> list[str]:
     return sorted(s for s in suites if s.split(":")[-1].startswith(("victim", "gpu")))
 
 
-FACTS = (
-    "async_codes",
-    "async_idle",
-    "async_pair",
-    "capture_calls",
-    "fill_priority",
-    "fresh_zero",
-    "nvml",
-    "streams",
-)
+FACTS = {
+    "driver_facts_async": ("async_codes", "async_idle", "async_pair"),
+    "driver_facts": ("capture_calls", "fill_priority", "fresh_zero", "nvml", "streams"),
+}
 # What the driver answered when the code that needs it was written; another driver may not.
 RELIED_UPON: dict[str, dict[str, float]] = {
     "async_codes": {
@@ -112,7 +106,11 @@ RELIED_UPON: dict[str, dict[str, float]] = {
 
 def driver_facts(ctx: Context, test: Test) -> None:
     """Natively only: each part is a program of its own, as some leave the driver in odd states."""
-    cases = [Case(part, ctx.program("driver_facts", part), timeout_s=30) for part in FACTS]
+    cases = [
+        Case(part, ctx.program(program, part), timeout_s=30)
+        for program, parts in FACTS.items()
+        for part in parts
+    ]
     done = ctx.repeat(test, cases, reps=1)
     for part, runs in done.items():
         test.measured[part] = runs[0].metrics

@@ -43,6 +43,34 @@ def four_streams(ctx: Context, test: Test) -> None:
     test.measured["native / zone"] = ratio(native, zone)
 
 
+def async_backend(ctx: Context, test: Test) -> None:
+    """The driver's own pool behind cudaMalloc: the same order, never tied, and what it costs."""
+    conf = "backend:cudaMallocAsync"
+    streams, pair = ctx.program("four_streams"), ctx.program("pair_static", "sizes")
+    done = ctx.repeat(
+        test,
+        [
+            Case("native", streams),
+            Case("four streams", streams, zone=True, conf=conf),
+            Case("pair", pair, zone=True, conf=conf),
+            *(
+                Case(f"waiting {v}", ctx.program("waiting_kernel", v), zone=True, conf=conf)
+                for v in ("plain", "thread", "hostfunc")
+            ),
+        ],
+        reps=1,
+    )
+    for label, runs in done.items():
+        test.measured[label] = runs[0].metrics
+        if label.startswith("waiting"):
+            test.require(f"{label}: rounds of 9 tied", total_of(runs, "tied"), "==", 0)
+            test.require(f"{label}: mallocs refused", total_of(runs, "refused"), "==", 0)
+    wrong = total_of(done["four streams"], "wrong")
+    test.require("four streams: wrong values", wrong, "==", 0)
+    gain = ratio(best_of(done["native"], "total_ms"), best_of(done["four streams"], "total_ms"))
+    test.require("four streams: native / libzone", gain, ">=", 1.0)
+
+
 def waiting_kernel(ctx: Context, test: Test) -> None:
     cases = [Case(f"native {v}", ctx.program("waiting_kernel", v)) for v in WAITING_VARIANTS]
     cases += [

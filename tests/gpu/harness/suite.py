@@ -42,6 +42,7 @@ CHECKS = (
     Check("four_streams", "four streams, malloc and free each", checks_order.four_streams, True),
     Check("waiting_kernel", "a kernel waits for a later one", checks_order.waiting_kernel),
     Check("launch_latency", "launches beside malloc and free", checks_order.launch_latency, True),
+    Check("async_backend", "backend:cudaMallocAsync", checks_order.async_backend, True),
     Check("pair", "cudaMalloc and cudaFree, ns a pair", checks_speed.pair, True),
     Check("pair_threads", "the same from 1 to 16 threads", checks_speed.pair_threads, True),
     Check("thrust", "Thrust, 10 M integers", checks_speed.thrust, True),
