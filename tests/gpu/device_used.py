@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the card is in use, asked of the driver from outside this process.
+"""What the Python programs share: the form of what they print, turns, and how much of the card is
+in use, asked of the driver from outside this process.
 
 What a process under libzone is told as free counts what the pool would give back, so the memory
 that a run really took is read by nvidia-smi, which must not run under the preload itself.
@@ -7,6 +8,8 @@ that a run really took is read by nvidia-smi, which must not run under the prelo
 
 import os
 import subprocess
+import sys
+from collections.abc import Callable
 
 
 def device_used_mib() -> int | None:
@@ -25,3 +28,13 @@ def device_used_mib() -> int | None:
 def put(name: str, value: object) -> None:
     """One measured value, in the form that the harness reads."""
     print(f"{name}={value}", flush=True)
+
+
+def take_turns(works: dict[str, Callable[[], float]]) -> None:
+    """Does each once, to be warm, and then what the lines of standard input name."""
+    for work in works.values():
+        work()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name = line.strip()
+        put(name, works[name]())

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Array operations in JAX, compiled and one by one; the environment chooses its allocator.
+"""Array operations in JAX, compiled and one by one; the environment chooses its allocator. Takes
+turns with others (harness/turns.py): step.
 
 The values are small integers in float32, so every sum is exact and the results do not depend on
 which kernel JAX's autotuning picks.
@@ -10,10 +11,9 @@ import time
 
 import jax
 import jax.numpy as jnp
-from device_used import put
+from device_used import put, take_turns
 
 STEPS = 40
-BLOCKS = 50
 
 
 @jax.jit
@@ -36,16 +36,15 @@ def main() -> None:
     for i in range(5):
         put(f"result_{i}", float(jnp.sum(step(left, right)[: 16 * (i + 1)])).hex())
     put("result_sorted", float(jnp.sort((rows * 31 % 1009).ravel())[4321]).hex())
-    for _ in range(20):
-        step(left, right).block_until_ready()
-    times = []
-    for _ in range(BLOCKS):
+
+    def window_ms() -> float:
         start = time.perf_counter()
         for _ in range(STEPS):
             last = step(left, right)
         last.block_until_ready()
-        times.append((time.perf_counter() - start) / STEPS * 1e3)
-    put("step_ms", min(times))
+        return (time.perf_counter() - start) / STEPS * 1e3
+
+    take_turns({"step": window_ms})
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import build, checks_driver, checks_frameworks, record, runner, suite
+from harness import build, checks_driver, checks_frameworks, record, runner, suite, turns
 from harness.context import Case, Context
 
 
@@ -172,6 +173,37 @@ class Runs(unittest.TestCase):
         self.assertEqual(judge_at(3), 2)
         ctx.spare_s, ctx.quick = 80.0, True
         self.assertEqual(judge_at(3), 1)
+
+    def turns(
+        self, program: str, rounds: int = 6
+    ) -> tuple[record.Test, dict[str, record.Run], Any]:
+        ctx = Context(Path(), Path(), Path(), Path(self.work.name), self.runner)
+        test = record.Test("a", "")
+        cases = [Case(label, ["sh", "-c", program, label]) for label in ("one", "two", "three")]
+        runs, times = turns.take_turns(ctx, test, cases, ("x", "y"), rounds)
+        return test, runs, times
+
+    def test_turns_end_well(self) -> None:
+        program = """
+            n=1; [ $0 = two ] && n=2; echo seen=5; echo ready
+            while read name; do echo noise; echo $name=$n.5; done; echo left=3"""
+        test, runs, times = self.turns(program)
+        self.assertTrue(test.ok, test.requirements)
+        self.assertEqual([run.metrics["seen"] for run in runs.values()], [5.0, 5.0, 5.0])
+        self.assertEqual(runs["two"].metrics["left"], 3.0)
+        self.assertEqual(times["two"]["y"], [2.5] * 6)
+        self.assertAlmostEqual(turns.paired_ratio(times["two"]["x"], times["one"]["x"]), 2.5 / 1.5)
+        self.assertEqual([run.label for run in test.runs], ["one", "two", "three"])
+
+    def test_turns_end_when_one_does_not_play(self) -> None:
+        test, _, times = self.turns("[ $0 = two ] && exit 3; echo ready; cat")
+        self.assertFalse(test.ok)
+        self.assertEqual(times["one"]["x"], [])
+        test, _, times = self.turns(
+            "echo ready; while read name; do [ $0 = two ] && exit; echo $name=1.5; done"
+        )
+        self.assertFalse(test.ok)
+        self.assertIsNone(turns.paired_ratio(times["two"]["x"], times["one"]["x"]))
 
     def test_a_broken_check_is_an_error_and_no_more(self) -> None:
         def broken(_ctx: Context, _test: record.Test) -> None:

@@ -4,7 +4,8 @@
 
 Prints the first losses to the bit, computed by deterministic algorithms (the fast ones add in
 whatever order they finish), the best times of several blocks of steps, and the memory in use on
-the card at the end, while all that the run ever cached is still held.
+the card at the end, while all that the run ever cached is still held. With --turns it takes turns
+with others instead (harness/turns.py): train, loader, small.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from collections.abc import Callable
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch
-from device_used import device_used_mib, put
+from device_used import device_used_mib, put, take_turns
 
 LOSS_STEPS = 8
 
@@ -25,21 +26,23 @@ def block_ms(step: Callable[[int], object], blocks: int, steps: int) -> float:
     """The best block's mean time of a step: what else a shared machine does only adds time."""
     for i in range(max(4, steps // 2)):
         step(i)
-    times = []
-    for _ in range(blocks):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for i in range(steps):
-            step(i)
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) / steps * 1e3)
-    return min(times)
+    return min(window_ms(step, steps) for _ in range(blocks))
+
+
+def window_ms(step: Callable[[int], object], steps: int) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for i in range(steps):
+        step(i)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) / steps * 1e3
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--blocks", type=int, default=10)
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--turns", action="store_true")
     options = parser.parse_args()
 
     torch.manual_seed(0)
@@ -72,15 +75,19 @@ def main() -> None:
     put("loss_small", float(small(0).item()).hex())
     torch.use_deterministic_algorithms(False)
 
+    def loader(i: int) -> torch.Tensor:
+        return train(pinned[i % 4].to("cuda", non_blocking=True))
+
+    if options.turns:
+        works = {
+            "train": (lambda _: train(resident), 4),
+            "loader": (loader, 4),
+            "small": (small, 100),
+        }
+        take_turns({name: lambda w=work: window_ms(*w) for name, work in works.items()})
+        return
     put("train_ms", block_ms(lambda _: train(resident), options.blocks, options.steps))
-    put(
-        "loader_ms",
-        block_ms(
-            lambda i: train(pinned[i % 4].to("cuda", non_blocking=True)),
-            options.blocks,
-            options.steps,
-        ),
-    )
+    put("loader_ms", block_ms(loader, options.blocks, options.steps))
     put("small_ms", block_ms(small, options.blocks * 4, options.steps * 10))
     put("device_used_mib", device_used_mib())
     put("torch_reserved_mib", torch.cuda.max_memory_reserved() >> 20)

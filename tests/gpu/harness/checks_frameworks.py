@@ -5,6 +5,7 @@ import math
 
 from .context import Case, Context
 from .record import Run, Test, best_of, pool_counts, ratio, texts_of
+from .turns import middle, paired_ratio, take_turns
 
 NO_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 TORCH_METRICS = ("train_ms", "small_ms", "loader_ms", "device_used_mib", "torch_reserved_mib")
@@ -47,34 +48,39 @@ def as_number(value: object) -> float:
 
 
 def torch(ctx: Context, test: Test) -> None:
-    blocks = "6" if ctx.quick else "10"
-    full = ctx.script("torch_step.py", "--blocks", blocks, "--steps", "10")
-    short = ctx.script("torch_step.py", "--blocks", "4", "--steps", "4")
-    cases = [
-        Case("own pool", full),
-        Case("zone, caching off", full, zone=True, extra=NO_CACHE),
-        Case("zone, own pool", full, zone=True),
-        Case("native, caching off", short, extra=NO_CACHE, reps=1),
-    ]
-    ctx.repeat(test, cases, reps=max(2, ctx.reps), judge=judge_torch)
-
-
-def judge_torch(test: Test, done: dict[str, list[Run]]) -> None:
+    """Results and memory by runs of their own; times in turns."""
+    short = ctx.script("torch_step.py", "--blocks", "2", "--steps", "4")
+    full = ctx.script("torch_step.py", "--blocks", "2", "--steps", "20")
+    turns = ctx.script("torch_step.py", "--turns")
+    settings = (
+        ("own pool", False, {}),
+        ("zone, caching off", True, NO_CACHE),
+        ("zone, own pool", True, {}),
+    )
+    alone = [Case(label, full, zone=zone, extra=extra) for label, zone, extra in settings]
+    alone.append(Case("native, caching off", short, extra=NO_CACHE, reps=1))
+    done = ctx.repeat(test, alone, reps=2)
     for label, runs in done.items():
         test.measured[label] = {name: best_of(runs, name) for name in TORCH_METRICS}
         test.measured[label].update(pool_counts(runs[-1]))
         test.measured[label]["losses"] = sorted(texts_of(runs, "loss"))
-    own = test.measured["own pool"]
+    players = [Case(label, turns, zone=zone, extra=extra) for label, zone, extra in settings]
+    names = ("train", "loader", "small")
+    _, times = take_turns(ctx, test, players, names, 10 if ctx.quick else 40)
+    for label, of_name in times.items():
+        for name, values in of_name.items():
+            test.measured[label][f"{name}_ms"] = middle(values)
     for label, native in (
         ("zone, caching off", "native, caching off"),
         ("zone, own pool", "own pool"),
     ):
         require_same_results(test, "loss", done[native], done[label], done["own pool"])
-        for name in ("train_ms", "small_ms", "loader_ms"):
-            share = ratio(test.measured[label][name], own[name])
+        for name in names:
+            share = paired_ratio(times[label][name], times["own pool"][name])
             test.measured[f"{label}: {name} / own pool"] = share
-            if name == "train_ms" or label == "zone, own pool":
+            if name == "train" or label == "zone, own pool":
                 test.require(f"{label}: {name} / PyTorch's own pool", share, "<=", 1.02)
+    own = test.measured["own pool"]
     extra = [test.measured["zone, caching off"]["device_used_mib"], own["device_used_mib"]]
     if None not in extra:
         test.measured["extra memory, MiB"] = extra[0] - extra[1]
@@ -115,7 +121,15 @@ def jax(ctx: Context, test: Test) -> None:
             Case(f"native, {mode}", command, extra=extra),
             Case(f"zone, {mode}", command, zone=True, extra=extra),
         ]
-    measure_framework(ctx, test, cases, tuple(allocators), reps=max(1, ctx.reps))
+    done, times = take_turns(ctx, test, cases, ("step",), 10 if ctx.quick else 60)
+    for label, run in done.items():
+        test.measured[label] = {"step_ms": middle(times[label]["step"]), **pool_counts(run)}
+    for mode in allocators:
+        native, zone = f"native, {mode}", f"zone, {mode}"
+        share = paired_ratio(times[zone]["step"], times[native]["step"])
+        test.measured[f"{zone} / {native}"] = share
+        test.require(f"{zone}: step / {native}", share, "<=", 1.03)
+        require_same_results(test, "result", [done[native]], [done[zone]])
 
 
 def measure_framework(

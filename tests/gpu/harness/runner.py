@@ -41,6 +41,50 @@ class Runner:
         full.update(ours)
         return full, ours
 
+    def prepare(
+        self,
+        label: str,
+        command: Sequence[str],
+        *,
+        zone: Path | bool = False,
+        conf: str = "",
+        extra: Mapping[str, str] | None = None,
+    ) -> "Prepared":
+        """`zone`: False natively, True under the library that was built, or another library."""
+        self.count += 1
+        library = self.libzone if zone is True else (zone or None)
+        report = self.work / f"report-{self.count}.%p.json" if library else None
+        full, ours = self.environment(library, conf, report, extra or {})
+        return Prepared(label, list(command), library, self.count, full, ours)
+
+    def limit(self, timeout_s: float | None) -> float:
+        left = self.deadline - time.monotonic()
+        return max(1.0, min(timeout_s or self.timeout_s, left))
+
+    def finish(
+        self, ready: "Prepared", rc: int, output: str, timed_out: bool, seconds: float
+    ) -> Run:
+        """The record of a process that has ended."""
+        self.log.write(
+            f"\n=== {ready.label}: {' '.join(ready.command)}\n    {ready.ours}\n{output}\n"
+        )
+        self.log.write(f"--- exit {rc}, {seconds:.2f} s{', timed out' if timed_out else ''}\n")
+        self.log.flush()
+        library = ready.library
+        found = read_report(self.work, ready.number) if library else None
+        return Run(
+            label=ready.label,
+            command=ready.command,
+            environment=ready.ours,
+            rc=rc,
+            seconds=round(seconds, 3),
+            timed_out=timed_out,
+            metrics=parse_metrics(output),
+            tail=output[-TAIL_CHARS:],
+            report=compact_report(found),
+            problem="" if library is None else preload_problem(library, output, found),
+        )
+
     def run(
         self,
         label: str,
@@ -51,32 +95,22 @@ class Runner:
         extra: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Run:
-        """`zone`: False natively, True under the library that was built, or another library."""
-        self.count += 1
-        library = self.libzone if zone is True else (zone or None)
-        report = self.work / f"report-{self.count}.%p.json" if library else None
-        full, ours = self.environment(library, conf, report, extra or {})
-        left = self.deadline - time.monotonic()
-        limit = max(1.0, min(timeout_s or self.timeout_s, left))
+        ready = self.prepare(label, command, zone=zone, conf=conf, extra=extra)
         start = time.monotonic()
-        rc, output, timed_out = run_limited(list(command), full, limit)
-        seconds = time.monotonic() - start
-        self.log.write(f"\n=== {label}: {' '.join(command)}\n    {ours}\n{output}\n")
-        self.log.write(f"--- exit {rc}, {seconds:.2f} s{', timed out' if timed_out else ''}\n")
-        self.log.flush()
-        found = read_report(self.work, self.count) if library else None
-        return Run(
-            label=label,
-            command=list(command),
-            environment=ours,
-            rc=rc,
-            seconds=round(seconds, 3),
-            timed_out=timed_out,
-            metrics=parse_metrics(output),
-            tail=output[-TAIL_CHARS:],
-            report=compact_report(found),
-            problem="" if library is None else preload_problem(library, output, found),
-        )
+        rc, output, timed_out = run_limited(ready.command, ready.environment, self.limit(timeout_s))
+        return self.finish(ready, rc, output, timed_out, time.monotonic() - start)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A process that is about to be started: the whole environment, and what of it is ours."""
+
+    label: str
+    command: list[str]
+    library: Path | None
+    number: int
+    environment: dict[str, str]
+    ours: dict[str, str]
 
 
 def preload_problem(library: Path, output: str, report: Any) -> str:
