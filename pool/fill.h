@@ -7,9 +7,9 @@
  * path of an allocation knows of fills.
  *
  * A context event covers the fills that were started before it, so a free that waits may wait for
- * one. Whatever that fill waits for was launched before it, and so before the free: nothing else is
- * ahead of it in its stream, and what is launched later does not get the device first, as the
- * stream has the highest priority. The native free waits for that, too.
+ * one. That cannot tie it to later work: a fill is started when its block is ready and waits for no
+ * event, and such a memset was never kept from the device by a kernel launched later that fills it
+ * (GPU check driver_facts, fill_priority; behind an event it was, whatever its priority).
  *
  * Nobody else waits for a fill but the last rung before out of memory and whoever gives memory
  * back, both by polling: a kernel that occupies the whole device and waits for later work must not

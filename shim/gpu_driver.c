@@ -136,8 +136,8 @@ static int gpu_synchronize(void *ctx)
     return rc;
 }
 
-/* Of the highest priority, so that a kernel that fills the device and was launched later cannot
- * keep a fill from its place. Creating a stream may be forbidden while another thread captures. */
+/* Of the highest priority: a fill goes before kernels that wait for the device, too. Creating a
+ * stream may be forbidden while another thread captures. */
 static int gpu_fill_open(void *ctx, void **ret_stream)
 {
     const struct zone_driver *driver = gpu_driver();

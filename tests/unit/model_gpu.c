@@ -225,6 +225,11 @@ void model_fail(enum model_call call, unsigned skip, unsigned times, int rc)
     model.failure[i] = (struct model_failure){call, skip, times, rc};
 }
 
+void model_fail_none(void)
+{
+    model.failures = 0;
+}
+
 void model_set_fault(int rc)
 {
     model.fault = rc;

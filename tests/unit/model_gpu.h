@@ -89,6 +89,8 @@ void model_set_neighbour(size_t bytes);
 
 /* The calls after the next `skip` of this kind return rc without an effect, `times` of them. */
 void model_fail(enum model_call call, unsigned skip, unsigned times, int rc);
+/* Takes back all that no call has met yet. */
+void model_fail_none(void);
 /* The context is lost: every call returns rc. 0: no longer. */
 void model_set_fault(int rc);
 /* A capture is under way: records, questions and synchronize are refused as the shim does. */

@@ -98,6 +98,9 @@ RELIED_UPON: dict[str, dict[str, float]] = {
         )
         for end in ("_rc", "_end_rc")
     },
+    "fill_priority": {
+        f"held_back_highest_{size}": 0 for size in (512, 64 << 10, 2 << 20, 64 << 20)
+    },
     "fresh_zero": {"nonzero_2mib": 0, "nonzero_20mib": 0},
     "nvml": {"list_v1_rc": 0, "list_v1_bytes_written": 16, "threads_more": 0},
     "streams": {"null_is_legacy": 1, "per_thread_differs": 1, "same_id_again": 0},
