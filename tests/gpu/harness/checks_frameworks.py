@@ -69,7 +69,7 @@ def torch(ctx: Context, test: Test) -> None:
     _, times = take_turns(ctx, test, players, names, 10 if ctx.quick else 40)
     for label, of_name in times.items():
         for name, values in of_name.items():
-            test.measured[label][f"{name}_ms"] = middle(values)
+            test.measured[label][f"{name}_turn_ms"] = middle(values)
     for label, native in (
         ("zone, caching off", "native, caching off"),
         ("zone, own pool", "own pool"),
