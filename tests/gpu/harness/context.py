@@ -22,6 +22,7 @@ class Case:
     extra: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float | None = None
     reps: int | None = None
+    cwd: Path | None = None
 
 
 @dataclass
@@ -50,6 +51,7 @@ class Context:
             conf=case.conf,
             extra=case.extra,
             timeout_s=case.timeout_s,
+            cwd=case.cwd,
         )
         done.label = case.label
         test.runs.append(done)

@@ -31,6 +31,8 @@ class Run:
     report: Any = None
     # Why a run that ended well proves nothing all the same.
     problem: str = ""
+    # All of it; the results keep the tail.
+    output: str = ""
 
     @property
     def ended_well(self) -> bool:
@@ -85,7 +87,10 @@ class Test:
                 self.requirements[-1].ok = False
 
     def to_json(self) -> dict[str, Any]:
-        return {"ok": self.ok, **asdict(self)}
+        kept = asdict(self)
+        for run in kept["runs"]:
+            del run["output"]
+        return {"ok": self.ok, **kept}
 
 
 def value_of(text: str) -> float | str:

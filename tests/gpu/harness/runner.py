@@ -57,6 +57,10 @@ class Runner:
         full, ours = self.environment(library, conf, report, extra or {})
         return Prepared(label, list(command), library, self.count, full, ours)
 
+    def now(self) -> float:
+        """The clock of the deadline."""
+        return time.monotonic()
+
     def limit(self, timeout_s: float | None) -> float:
         left = self.deadline - time.monotonic()
         return max(1.0, min(timeout_s or self.timeout_s, left))
@@ -81,6 +85,7 @@ class Runner:
             timed_out=timed_out,
             metrics=parse_metrics(output),
             tail=output[-TAIL_CHARS:],
+            output=output,
             report=compact_report(found),
             problem="" if library is None else preload_problem(library, output, found),
         )
@@ -94,10 +99,13 @@ class Runner:
         conf: str = "",
         extra: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        cwd: Path | None = None,
     ) -> Run:
         ready = self.prepare(label, command, zone=zone, conf=conf, extra=extra)
         start = time.monotonic()
-        rc, output, timed_out = run_limited(ready.command, ready.environment, self.limit(timeout_s))
+        rc, output, timed_out = run_limited(
+            ready.command, ready.environment, self.limit(timeout_s), cwd
+        )
         return self.finish(ready, rc, output, timed_out, time.monotonic() - start)
 
 
@@ -121,13 +129,14 @@ def preload_problem(library: Path, output: str, report: Any) -> str:
 
 
 def run_limited(
-    command: list[str], environment: Mapping[str, str], limit_s: float
+    command: list[str], environment: Mapping[str, str], limit_s: float, cwd: Path | None = None
 ) -> tuple[int, str, bool]:
     """Exit status, output and whether the limit ended it, with all its children."""
     try:
         process = subprocess.Popen(
             command,
             env=dict(environment),
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

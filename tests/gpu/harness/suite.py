@@ -15,7 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from . import checks_driver, checks_frameworks, checks_memory, checks_order, checks_speed
+from . import (
+    checks_driver,
+    checks_frameworks,
+    checks_memory,
+    checks_order,
+    checks_speed,
+    matrix,
+    matrix_build,
+)
 from .build import Step, build_libzone, build_programs
 from .context import Context
 from .machine import commit_of, describe, has_gpu
@@ -24,6 +32,7 @@ from .runner import Runner
 
 SCHEMA = 1
 PROGRAMS_DIR = "gpu-programs"
+MATRIX = Path("tests/gpu/matrix.toml")
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,11 @@ def parse_arguments(kind: str, description: str) -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=default_s, help="seconds for all of it")
     parser.add_argument("--no-build", action="store_true", help="use what was built before")
     parser.add_argument("--build-only", action="store_true", help="compile; needs no GPU")
+    parser.add_argument("--matrix", action="store_true", help="public programs instead, see --home")
+    parser.add_argument(
+        "--shard", default="1/1", metavar="k/n", help="of the matrix: the k-th of n"
+    )
+    parser.add_argument("--home", default=".out/matrix", help="where scripts/matrix built them")
     parser.add_argument("--list", action="store_true", help="name the checks and stop")
     return parser.parse_args()
 
@@ -88,6 +102,15 @@ def choose(kind: str, only: str) -> list[Check]:
     if wanted:
         return [check for check in CHECKS if check.name in wanted]
     return [check for check in CHECKS if kind == "gpu-test" or check.timed]
+
+
+def matrix_check(root: Path, home: str, shard: str) -> Check:
+    part = matrix.parse_shard(shard).part(matrix_build.read_table(root / MATRIX))
+
+    def run(ctx: Context, test: Test) -> None:
+        matrix.run_matrix(ctx, test, part, (root / home).resolve())
+
+    return Check("matrix", f"public programs, shard {shard}", run)
 
 
 def run_check(check: Check, ctx: Context, deadline: float) -> Test:
@@ -152,6 +175,8 @@ def run_all(checks: list[Check], ctx: Context, save: Callable[[list[Test]], None
 def main(kind: str, description: str, root: Path) -> int:
     options = parse_arguments(kind, description)
     checks = choose(kind, options.only)
+    if options.matrix:
+        checks = [matrix_check(root, options.home, options.shard)]
     if options.list:
         for check in CHECKS:
             print(f"{check.name:16} {check.title}{' (timed)' if check.timed else ''}")
@@ -176,7 +201,11 @@ def main(kind: str, description: str, root: Path) -> int:
         },
     }
     build_dir = (root / options.build_dir).resolve()
-    steps = [] if options.no_build else build_all(root, build_dir, options.buildtype)
+    steps: list[Step] = []
+    if options.matrix and not options.no_build:
+        steps = build_libzone(root, build_dir, options.buildtype)
+    elif not options.no_build:
+        steps = build_all(root, build_dir, options.buildtype)
     if options.build_only:
         return 0 if all(step.ok for step in steps) else 1
     work = Path(tempfile.mkdtemp(prefix="zone-gpu-"))
