@@ -126,6 +126,17 @@ void zone_bin_push(struct zone_bin *bin, struct zone_block *block)
     zone_unlock(&bin->lock);
 }
 
+void zone_bin_push_ready(struct zone_bin *bin, struct zone_block *block)
+{
+    zone_lock(&bin->lock);
+    block->next = bin->head;
+    if (!bin->head) {
+        bin->tail = block;
+    }
+    bin_set_head(bin, block);
+    zone_unlock(&bin->lock);
+}
+
 static struct zone_block *bin_take_locked(struct zone_bin *bin, uint64_t ready, uint64_t *ret_stamp)
 {
     struct zone_block *block = bin->head;

@@ -56,6 +56,9 @@ __attribute__((nonnull)) struct zone_bin *zone_bins_make(struct zone_bins *bins,
 /* Puts a block, already stamped, at the tail. */
 void zone_bin_push(struct zone_bin *bin, struct zone_block *block);
 
+/* Puts a ready block at the head. */
+void zone_bin_push_ready(struct zone_bin *bin, struct zone_block *block);
+
 /* Takes the head if its stamp is at most ready. Else returns NULL and sets *ret_stamp to the head's
  * stamp, or to 0 when the bin is empty. zone_bin_serve also counts a request of req_bytes. */
 struct zone_block *zone_bin_take(struct zone_bin *bin, uint64_t ready, uint64_t *ret_stamp);

@@ -52,6 +52,7 @@ void zone_block_delete(struct zone_block *block)
     atomic_store_explicit(&block->kind, ZONE_BLOCK_DEVICE, memory_order_relaxed);
     block->segment = NULL;
     block->sync_memops = false;
+    block->in_stream = false;
     pthread_mutex_lock(&block_lock);
     block->next = block_spare;
     block_spare = block;

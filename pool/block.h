@@ -63,6 +63,7 @@ struct zone_block {
     _Atomic uint8_t kind;    /* enum zone_block_kind; const, but looked at in spare records, too */
     bool fresh;              /* owner; the first use since the driver allocated it */
     bool sync_memops;        /* owner; as the program has set it. A segment's is all its blocks' */
+    bool in_stream;          /* owner; allocated in stream order */
     _Atomic uint8_t tainted; /* freed for real, never recycled: see zone_pool_taint */
     struct zone_segment *segment; /* const while LIVE; NULL: a whole block */
     struct zone_block *below;     /* arena lock; neighbours by address in the segment */

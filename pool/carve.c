@@ -241,6 +241,7 @@ int zone_pool_free_cut(struct zone_block *block, enum zone_free_by by)
         return rc;
     }
     zone_pool_count_back(pool, block);
+    zone_pool_out_of_stream(pool, block);
     if (tainted) {
         zone_arena_retire(carve_arena(pool, block->bytes), block);
         return ZONE_GPU_OK;

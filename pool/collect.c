@@ -8,7 +8,7 @@
  * what was cached then: not its own block, which the next allocation is to find. Ages count epochs,
  * one for each free that recorded.
  */
-#include "pool.h"
+#include "stream.h"
 
 /* Parts of segments become free space, so that segments are seen that nobody uses. */
 static void collect_parts(struct zone_pool *pool, uint64_t until)
@@ -73,13 +73,18 @@ int zone_pool_collect(struct zone_pool *pool, const struct zone_ticket *ticket)
 {
     uint64_t before = atomic_exchange(&pool->collect_before, 0);
     size_t used = zone_limit_used(pool->device);
-    if (before == 0 || used <= pool->collect_above || !collect_any(pool, before)) {
+    if (before == 0 || used <= pool->collect_above) {
+        return ZONE_GPU_OK;
+    }
+    zone_stream_harvest(pool);
+    if (!collect_any(pool, before)) {
         return ZONE_GPU_OK;
     }
     int rc = zone_pool_wait_own(pool, ticket);
     size_t given = 0;
     atomic_fetch_add(&pool->giving, 1); /* as in zone_pool_give_back */
     if (rc == ZONE_GPU_OK && __atomic_load_n(&pool->ctx, __ATOMIC_SEQ_CST)) {
+        zone_stream_harvest(pool);
         size_t excess = used - pool->collect_above;
         while (given < excess && collect_round(pool, before, excess, &given, &rc)) {
         }

@@ -5,7 +5,7 @@
  * without stopping anybody, so a snapshot taken while threads allocate may be off by what they are
  * doing.
  */
-#include "pool.h"
+#include "stream.h"
 
 static uint64_t load(const _Atomic uint64_t *count)
 {
@@ -50,6 +50,9 @@ void zone_pool_count(struct zone_pool *pool, struct zone_counters *ret)
     const struct zone_ledger *ledger = &pool->ledger;
     struct bin_sums sums = {0};
     count_bins(pool, ret, &sums);
+    zone_streams_count(pool, ret, &sums.served_bytes, &sums.requested);
+    ret->stream_marks = load(&pool->streams.marks);
+    ret->stream_waits = load(&pool->streams.waits);
     ret->allocated_bytes =
         gauge(zone_ledger_allocated(ledger), &ledger->allocated_peak, sums.served_bytes);
     ret->requested_bytes =

@@ -36,7 +36,7 @@ struct zone_gpu {
     /* Frees memory of its own: the driver's answer to whether a free is allowed just now, with the
      * wait of one. 0 too if there is no memory to ask with. */
     int (*free_nothing)(void *ctx);
-    /* Events of the context ctx, without timing. */
+    /* Events of the context ctx, without timing: for record and stream_record. */
     int (*event_create)(void *ctx, void **ret_event);
     /* Records in the event all work submitted to the context so far, on every stream. NULL where
      * the driver lacks the call (before 12.5): synchronize is used instead. */
@@ -56,6 +56,16 @@ struct zone_gpu {
     int (*fill_mark)(void *ctx, void *stream, void **event);
     /* query for such an event, which a capture does not forbid. */
     int (*fill_done)(void *event);
+    /* Calls about a stream of the program, of the context ctx, inside a call that names it; the
+     * handle is what the program passed. Records what the stream was given so far in an event of
+     * the context. Refused while anything captures. */
+    int (*stream_record)(void *ctx, void *stream, void *event);
+    /* What the stream is given later waits on the device for an event. Never waits itself. */
+    int (*stream_wait)(void *ctx, void *stream, void *event);
+    /* Sets bytes of memory in the stream's order. Never waits. */
+    int (*stream_fill)(void *ctx, void *stream, zone_addr_t addr, size_t bytes, unsigned char with);
+    /* Gives memory that alloc gave back once the stream's work so far is complete. Never waits. */
+    int (*stream_free)(void *ctx, void *stream, zone_addr_t addr);
     /* Free and total bytes of the device of the context. */
     int (*mem_info)(void *ctx, size_t *ret_free, size_t *ret_total);
     /* A monotonic clock in nanoseconds. */

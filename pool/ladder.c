@@ -14,8 +14,9 @@
 #include "initial.h"
 #include "ptrmap.h"
 #include "registry.h"
+#include "stream.h"
 
-enum { NAP_NS_MIN = 20000, NAP_NS_MAX = 1000000 };
+enum { NAP_NS_MIN = 20000, NAP_NS_MAX = 1000000, CLEARING_NS = 1000000000 };
 
 int zone_pool_driver_alloc(struct zone_pool *pool, size_t bytes, zone_addr_t *ret_addr,
                            uint64_t *ret_ns)
@@ -128,6 +129,7 @@ static bool ladder_rest(struct zone_pool *pool, size_t bytes, size_t req_bytes,
     }
     for (*ret_served = false; !*ret_fault;) {
         uint64_t stamp = 0;
+        zone_stream_harvest(pool);
         zone_fill_advance(pool);
         struct zone_bin *bin = bytes > 0 ? zone_bins_find(&pool->bins, bytes) : NULL;
         if (bin) {
@@ -215,8 +217,15 @@ static int ladder_give_and_grow(struct zone_pool *pool, size_t bytes, size_t req
 static bool ladder_is_clearing(const struct zone_pool *pool, size_t bytes, uint64_t given_ns,
                                uint64_t now)
 {
-    enum { CLEARING_NS = 1000000000 };
     return given_ns > 0 && now - given_ns < CLEARING_NS && zone_limit_has_room(pool->device, bytes);
+}
+
+/* When the driver got memory for the last time that a stream's work may still keep from it; 0: long
+ * ago. */
+static uint64_t ladder_gave_in_stream(const struct zone_pool *pool)
+{
+    uint64_t gave = atomic_load_explicit(&pool->streams.gave_ns, memory_order_relaxed);
+    return gave > 0 && pool->process->gpu->now_ns() - gave < CLEARING_NS ? gave : 0;
 }
 
 /* Rungs 3 to 5. What is given back here another thread may take, which then has cached memory of
@@ -234,7 +243,8 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
     int fault = 0;
     uint64_t deadline = ladder_deadline(pool);
     unsigned idle = 0;
-    uint64_t given_ns = 0;
+    uint64_t given_ns = ladder_gave_in_stream(pool);
+    bool counted = false;
     uint64_t now;
     bool rest;
     do {
@@ -244,7 +254,8 @@ static ZONE_COLD int ladder_out_of_memory(struct zone_pool *pool, size_t bytes, 
         if (given_ns == 0 && ladder_is_hopeless(pool, bytes)) {
             break;
         }
-        zone_count_add(&pool->counts.rungs, given_ns == 0 && idle == 0);
+        zone_count_add(&pool->counts.rungs, !counted);
+        counted = true;
         rest = ladder_rest(pool, bytes, req_bytes, deadline, ret_addr, &served, &fault);
         if (served) {
             return ZONE_GPU_OK;
@@ -303,18 +314,31 @@ int zone_pool_alloc_past(struct zone_pool *pool, size_t req_bytes, zone_addr_t *
     return rc;
 }
 
-int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes, uint64_t stamp,
-                         zone_addr_t *ret_addr)
+bool zone_pool_alloc_odd(struct zone_pool *pool, size_t bytes, size_t req_bytes,
+                         zone_addr_t *ret_addr, int *ret_rc)
 {
     int fault = atomic_load_explicit(&pool->fault, memory_order_relaxed);
-    if (fault || bytes == 0 || bytes > pool->total) {
-        /* A lost context, or a size that no device has: the driver says what it says. */
-        int rc = ladder_alloc_past(pool, req_bytes, ret_addr);
-        if (!fault && rc == ZONE_GPU_OUT_OF_MEMORY) {
-            zone_pool_refuse(pool, bytes, req_bytes);
-        }
-        return rc;
+    if (!fault && bytes > 0 && bytes <= pool->total) {
+        return false;
     }
+    /* A lost context, or a size that no device has: the driver says what it says. */
+    *ret_rc = ladder_alloc_past(pool, req_bytes, ret_addr);
+    if (*ret_rc != ZONE_GPU_OUT_OF_MEMORY) {
+        return true;
+    }
+    if (fault && bytes > 0 && bytes <= pool->total) {
+        /* A lost context would have said so. */
+        atomic_store_explicit(&pool->fault, ZONE_GPU_OK, memory_order_relaxed);
+        return false;
+    }
+    zone_pool_refuse(pool, bytes, req_bytes);
+    return true;
+}
+
+int zone_pool_alloc_early(struct zone_pool *pool, size_t bytes, size_t req_bytes, uint64_t stamp,
+                          zone_addr_t *ret_addr)
+{
+    int fault = ZONE_GPU_OK;
     zone_pool_start(pool);
     struct zone_bin *bin = zone_bins_find(&pool->bins, bytes);
     if (bin && ladder_ask(pool, bin, stamp, req_bytes, ret_addr, &fault)) {
@@ -325,19 +349,41 @@ int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes,
     }
     if (ZONE_UNLIKELY(pool->fill.on)) {
         zone_fill_advance(pool);
+        if (zone_pool_alloc_odd(pool, bytes, req_bytes, ret_addr, &fault)) {
+            return fault; /* a fill failed: the driver knows whether the context is lost */
+        }
         if (bin && zone_pool_reuse(pool, bin, req_bytes, ret_addr, &stamp)) {
             return ZONE_GPU_OK;
         }
     }
-    if (zone_pool_carve(pool, bytes, req_bytes, ret_addr)) {
+    if (zone_stream_help(pool, bytes, req_bytes, ret_addr) ||
+        zone_pool_carve(pool, bytes, req_bytes, ret_addr)) {
         return ZONE_GPU_OK;
     }
+    zone_stream_want(pool);
     int rc = ladder_grow(pool, bytes, req_bytes, ret_addr);
-    if (rc == ZONE_GPU_OUT_OF_MEMORY) {
-        rc = ladder_out_of_memory(pool, bytes, req_bytes, ret_addr);
-    }
     zone_pool_note(pool, rc);
     return rc;
+}
+
+int zone_pool_alloc_last(struct zone_pool *pool, size_t bytes, size_t req_bytes,
+                         zone_addr_t *ret_addr)
+{
+    int rc = ladder_out_of_memory(pool, bytes, req_bytes, ret_addr);
+    zone_pool_note(pool, rc);
+    return rc;
+}
+
+int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes, uint64_t stamp,
+                         zone_addr_t *ret_addr)
+{
+    int rc;
+    if (zone_pool_alloc_odd(pool, bytes, req_bytes, ret_addr, &rc)) {
+        return rc;
+    }
+    rc = zone_pool_alloc_early(pool, bytes, req_bytes, stamp, ret_addr);
+    return rc == ZONE_GPU_OUT_OF_MEMORY ? zone_pool_alloc_last(pool, bytes, req_bytes, ret_addr)
+                                        : rc;
 }
 
 int zone_pool_alloc_captured(struct zone_pool *pool, size_t req_bytes, zone_addr_t *ret_addr)

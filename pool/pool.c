@@ -242,6 +242,10 @@ int zone_pool_free(struct zone_block *block, enum zone_free_by by)
     }
     struct zone_bin *bin = zone_bins_find(&pool->bins, block->bytes);
     zone_pool_count_back(pool, block);
+    if (ZONE_UNLIKELY(block->in_stream)) {
+        by = ZONE_FREE_BY_STREAM; /* natively it is freed without a wait by either call */
+        zone_pool_out_of_stream(pool, block);
+    }
     if (ZONE_UNLIKELY(pool->odd_frees)) {
         return pool_free_odd(pool, bin, block, by);
     }
@@ -268,6 +272,7 @@ int zone_pool_left(struct zone_block *block, int rc, uint64_t start_ns)
         return rc;
     }
     zone_pool_count_back(pool, block);
+    zone_pool_out_of_stream(pool, block);
     zone_count_add(&pool->counts.driver_frees, 1);
     zone_count_add(&pool->counts.driver_free_ns, pool->process->gpu->now_ns() - start_ns);
     zone_pool_gave_back(pool, block->bytes);

@@ -34,6 +34,8 @@ struct zone_process {
     struct zone_oom_gate oom_gate;
     /* Tells the user one line about the configuration; NULL: nobody. */
     void (*say)(const char *line);
+    /* May a stream of the device be made to wait for another one's free? NULL: yes. */
+    bool (*may_depend)(int device);
 };
 
 /* Who frees: decides whether the free may wait. */
@@ -65,11 +67,30 @@ struct zone_pool_counts {
     _Atomic uint64_t tainted;
 };
 
+struct zone_stream;
+
+enum { ZONE_STREAM_BUCKETS = 64 };
+
+/* What all streams of a pool share: see stream.h. */
+struct zone_streams {
+    _Atomic bool any;         /* some stream has lists */
+    size_t unmarked_max;      /* const; bytes freed on a stream before it gets a mark anyway */
+    _Atomic uint64_t wanted;  /* epoch of the last allocation that found no block of its class */
+    _Atomic uint64_t misses;  /* how many had to grow */
+    _Atomic uint64_t covered; /* how many of them when a context event was recorded for them last */
+    struct zone_level used;   /* bytes held in stream order, as the program asked for them */
+    struct zone_level reserved; /* of those blocks, and those in lists */
+    _Atomic uint64_t gave_ns;   /* when the driver last got a block in the order of a stream */
+    _Atomic uint64_t marks;
+    _Atomic uint64_t waits;
+};
+
 struct zone_pool {
     struct zone_process *process; /* const */
     void *ctx;                    /* const while in use; NULL: the pool is free to be taken */
     void *leaving;                /* registry lock; ctx while it is being destroyed */
-    _Atomic int giving;         /* threads that give back or fill just now; the context must stay */
+    _Atomic int giving; /* threads that give back or fill just now; the context must stay */
+    struct zone_stream *_Atomic stream_buckets[ZONE_STREAM_BUCKETS]; /* only ever added to */
     _Atomic bool open_frees;    /* some free has recorded nothing since the last record */
     uint64_t ctx_id;            /* const; the driver's number of the context, 0 if unknown */
     int device;                 /* const; ordinal */
@@ -99,6 +120,7 @@ struct zone_pool {
     struct zone_cut_rules large_rules; /* const */
     struct zone_fence fence;
     struct zone_fill fill;
+    struct zone_streams streams;
     struct zone_bins bins;
     struct zone_arena small;
     struct zone_arena large;
@@ -147,6 +169,16 @@ bool zone_pool_adopt(struct zone_pool *pool, zone_addr_t addr, size_t bytes, siz
 
 /* The slow half of zone_pool_alloc (ladder.c); bin may be NULL, stamp is its head's, 0 if empty. */
 int zone_pool_alloc_slow(struct zone_pool *pool, size_t bytes, size_t req_bytes, uint64_t stamp,
+                         zone_addr_t *ret_addr);
+
+/* The same in three steps, for who knows of more memory between the last two: true if the pool
+ * cannot serve the request, *ret_rc is then what the driver says; asks and grows; the last rungs,
+ * once the driver has refused memory. */
+bool zone_pool_alloc_odd(struct zone_pool *pool, size_t bytes, size_t req_bytes,
+                         zone_addr_t *ret_addr, int *ret_rc);
+int zone_pool_alloc_early(struct zone_pool *pool, size_t bytes, size_t req_bytes, uint64_t stamp,
+                          zone_addr_t *ret_addr);
+int zone_pool_alloc_last(struct zone_pool *pool, size_t bytes, size_t req_bytes,
                          zone_addr_t *ret_addr);
 
 /* For an allocation that must not touch the fence (a capture is under way): the driver first, then
@@ -296,6 +328,16 @@ static inline void zone_pool_count_back(struct zone_pool *pool, struct zone_bloc
     zone_ledger_take_back(&pool->ledger, block->bytes, block->req_bytes);
     if (!block->segment) {
         atomic_fetch_sub_explicit(&pool->whole_live, block->bytes, memory_order_relaxed);
+    }
+}
+
+/* The block is stream-ordered memory no more: freed otherwise, or gone. */
+static inline void zone_pool_out_of_stream(struct zone_pool *pool, struct zone_block *block)
+{
+    if (ZONE_UNLIKELY(block->in_stream)) {
+        block->in_stream = false;
+        zone_level_sub(&pool->streams.used, block->req_bytes);
+        zone_level_sub(&pool->streams.reserved, block->bytes);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "limit.h"
 #include "registry.h"
+#include "stream.h"
 
 static size_t refuse_largest_freed(struct zone_pool *pool)
 {
@@ -45,6 +46,7 @@ static void refuse_add_pool(struct zone_pool *pool, void *arg)
     oom->reclaimable += available < idle ? available : idle;
     oom->cuts_large = oom->cuts_large || pool->cuts_large;
     refuse_raise(&oom->largest, refuse_largest_freed(pool));
+    refuse_raise(&oom->largest, zone_streams_largest(pool));
     struct zone_arena *arenas[] = {&pool->small, &pool->large};
     for (unsigned i = 0; i < 2; i++) {
         size_t run;

@@ -6,6 +6,7 @@
 
 #include "meta.h"
 #include "ptrmap.h"
+#include "stream.h"
 
 #include <string.h>
 
@@ -77,6 +78,7 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
     memset((char *)pool + from, 0, sizeof(*pool) - from);
     zone_bins_init(&pool->bins);
     zone_fence_init(&pool->fence);
+    zone_streams_init(pool);
     pool->process = process;
     pool->ctx_id = facts->id;
     pool->device = facts->device;
@@ -85,6 +87,7 @@ static void pool_init(struct zone_pool *pool, struct zone_process *process,
     zone_fill_init(&pool->fill, options);
     pool->odd_frees = pool->fill.on || pool->order == ZONE_FREE_ORDER_UNSAFE;
     pool->total = total;
+    pool->streams.unmarked_max = total / 64;
     atomic_store(&pool->shrink_rest, 0);
     size_t limit = zone_limit_bytes(facts->device);
     pool->collect_above = options->garbage_collection_threshold > 0

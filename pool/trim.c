@@ -8,6 +8,7 @@
 
 #include "initial.h"
 #include "ptrmap.h"
+#include "stream.h"
 
 /* Driver memory is looked at again after this long, or when a quarter of what seemed free may be
  * gone. */
@@ -155,6 +156,7 @@ static size_t give_back(struct zone_pool *pool, size_t bytes, bool trim)
     size_t given = 0;
     atomic_fetch_add(&pool->giving, 1);
     if (__atomic_load_n(&pool->ctx, __ATOMIC_SEQ_CST)) {
+        zone_stream_harvest(pool);
         given = trim_give_back(pool, bytes);
         if (pool->fill.on && given < bytes) {
             given += trim_unfilled(pool, bytes == SIZE_MAX ? bytes : bytes - given);
@@ -298,6 +300,7 @@ void zone_pool_forget(struct zone_pool *pool)
         bin->tail = NULL;
         zone_unlock(&bin->lock);
     }
+    zone_streams_forget(pool);
     zone_arena_forget(&pool->small);
     zone_arena_forget(&pool->large);
     zone_initial_forget(pool);

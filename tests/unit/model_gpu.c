@@ -36,6 +36,10 @@ static uint64_t work_end(unsigned number)
         uint64_t before = work_end(work->before - 1);
         start = before > start ? before : start;
     }
+    if (start != UINT64_MAX && work->covers > 0) {
+        uint64_t other = model_stream_end(work->wait_ctx, work->wait_stream, work->covers);
+        start = other > start ? other : start;
+    }
     if (start == UINT64_MAX) {
         return start;
     }
@@ -152,6 +156,28 @@ uint64_t model_context_end(const void *ctx, unsigned covers)
     return end;
 }
 
+uint64_t model_stream_end(const void *ctx, unsigned stream, unsigned covers)
+{
+    uint64_t end = 0;
+    for (unsigned i = model.old; i < covers; i++) {
+        if (model.work[i].ctx == ctx && model.work[i].stream == stream && work_end(i) > end) {
+            end = work_end(i);
+        }
+    }
+    return end;
+}
+
+uint64_t model_event_end(const struct model_event *event)
+{
+    return event->streams ? model_stream_end(event->ctx, event->stream, event->covers)
+                          : model_context_end(event->ctx, event->covers);
+}
+
+void *model_stream(unsigned stream)
+{
+    return (void *)((uintptr_t)stream + 1);
+}
+
 uint64_t model_fills_end(const void *ctx, unsigned covers)
 {
     uint64_t end = 0;
@@ -175,6 +201,37 @@ void model_handed_out(zone_addr_t addr, size_t bytes)
         ck_assert_msg(apart || model_is_complete(i),
                       "memory handed out early: work %u still uses it", i);
     }
+}
+
+/* Is the work before the end of what the stream was given up to `limit`, by order or by waits? */
+static bool model_ordered(const void *ctx, unsigned stream, unsigned limit, unsigned number)
+{
+    for (unsigned i = model.old; i < limit; i++) {
+        const struct model_work *work = &model.work[i];
+        if (work->ctx == ctx && work->stream == stream &&
+            (i == number || (work->covers > 0 && model_ordered(work->wait_ctx, work->wait_stream,
+                                                               work->covers, number)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void model_handed_out_on(unsigned stream, zone_addr_t addr, size_t bytes)
+{
+    ck_assert_msg(model_holder(addr), "handed out memory that the device does not hold");
+    for (unsigned i = model.old; i < model.works; i++) {
+        const struct model_work *work = &model.work[i];
+        bool apart = work->addr - addr >= bytes && addr - work->addr >= work->bytes;
+        ck_assert_msg(apart || model_is_complete(i) ||
+                          model_ordered(model.current, stream, model.works, i),
+                      "memory handed out early to stream %u: work %u still uses it", stream, i);
+    }
+}
+
+void model_set_late_frees(bool late)
+{
+    model.late_frees = late;
 }
 
 bool model_is_held(zone_addr_t addr)

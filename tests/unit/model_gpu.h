@@ -25,6 +25,10 @@ enum model_call {
     MODEL_FILL,
     MODEL_FILL_MARK,
     MODEL_FILL_DONE,
+    MODEL_STREAM_RECORD,
+    MODEL_STREAM_WAIT,
+    MODEL_STREAM_FILL,
+    MODEL_STREAM_FREE,
     MODEL_CALLS,
 };
 
@@ -56,6 +60,9 @@ void model_destroy(void *ctx);
  */
 unsigned model_launch(void *ctx, unsigned stream, zone_addr_t addr, uint64_t ns);
 
+/* A stream as the seam's handle; it belongs to the current context. */
+void *model_stream(unsigned stream);
+
 /* Ends work that was submitted with MODEL_FOREVER. */
 void model_finish(unsigned work);
 bool model_is_complete(unsigned work);
@@ -65,6 +72,9 @@ void model_advance(uint64_t ns);
 
 /* The program was given this address: work of its former holder must have ended by now. */
 void model_handed_out(zone_addr_t addr, size_t bytes);
+/* The same for a stream of the current context: its own earlier work may go on, and so may what it
+ * waits for. */
+void model_handed_out_on(unsigned stream, zone_addr_t addr, size_t bytes);
 
 /* What memory holds is kept by ranges: new memory of 2 MiB and more is zero, smaller unknown. */
 #define MODEL_UNKNOWN (-1)
@@ -80,6 +90,10 @@ void model_set_fill_ns(uint64_t ns);
 void model_finish_fills(void);
 /* An allocation may poll though there is memory: junk_fill. */
 void model_allow_naps(bool allowed);
+
+/* The device has what was freed in a stream's order when the work before it is complete, not at
+ * once. Off after a reset. */
+void model_set_late_frees(bool late);
 
 /* Is the memory at addr held from the device? */
 bool model_is_held(zone_addr_t addr);

@@ -62,18 +62,20 @@ static int scripted(enum model_call call)
 }
 
 static const char *const call_names[MODEL_CALLS] = {
-    "alloc",    "free",  "event_create", "record", "query",     "wait",      "synchronize",
-    "mem_info", "sleep", "fill_open",    "fill",   "fill_mark", "fill_done",
+    "alloc",       "free",          "event_create", "record",      "query",       "wait",
+    "synchronize", "mem_info",      "sleep",        "fill_open",   "fill",        "fill_mark",
+    "fill_done",   "stream_record", "stream_wait",  "stream_fill", "stream_free",
 };
 
 static void check_malloc(enum model_call call)
 {
     static const bool free_of_waits[MODEL_CALLS] = {
-        [MODEL_ALLOC] = true,     [MODEL_QUERY] = true, [MODEL_MEM_INFO] = true,
-        [MODEL_FILL_OPEN] = true, [MODEL_FILL] = true,  [MODEL_FILL_MARK] = true,
-        [MODEL_FILL_DONE] = true};
+        [MODEL_ALLOC] = true,     [MODEL_QUERY] = true,      [MODEL_MEM_INFO] = true,
+        [MODEL_FILL_OPEN] = true, [MODEL_FILL] = true,       [MODEL_FILL_MARK] = true,
+        [MODEL_FILL_DONE] = true, [MODEL_STREAM_FILL] = true};
     static const bool last_rung[MODEL_CALLS] = {[MODEL_EVENT_CREATE] = true,
                                                 [MODEL_RECORD] = true,
+                                                [MODEL_STREAM_WAIT] = true,
                                                 [MODEL_SLEEP] = true,
                                                 [MODEL_FREE] = true};
     if (!model.in_malloc || free_of_waits[call] || (call == MODEL_SLEEP && model.naps)) {
@@ -86,7 +88,7 @@ static void check_malloc(enum model_call call)
 }
 
 /* The start of every call. Returns the code it must return without an effect, or 0. */
-static int begin(enum model_call call)
+int model_begin(enum model_call call)
 {
     model.counts[call]++;
     model.now += model.cost[call];
@@ -98,7 +100,7 @@ static int begin(enum model_call call)
     return scripted(call);
 }
 
-static int end(enum model_call call, int rc)
+int model_end(enum model_call call, int rc)
 {
     run_hooks(call, MODEL_AFTER);
     return rc;
@@ -106,7 +108,8 @@ static int end(enum model_call call, int rc)
 
 static int call_alloc(zone_addr_t *ret_addr, size_t bytes)
 {
-    int rc = begin(MODEL_ALLOC);
+    int rc = model_begin(MODEL_ALLOC);
+    model_free_late();
     if (rc == ZONE_GPU_OK && (bytes == 0 || bytes > SIZE_MAX / 2)) {
         rc = bytes == 0 ? ZONE_GPU_INVALID_VALUE : ZONE_GPU_OUT_OF_MEMORY;
     }
@@ -117,12 +120,13 @@ static int call_alloc(zone_addr_t *ret_addr, size_t bytes)
         model.refused_memory = true;
     }
     if (rc != ZONE_GPU_OK) {
-        return end(MODEL_ALLOC, rc);
+        return model_end(MODEL_ALLOC, rc);
     }
     /* A freed address of the same size comes back, as the driver's do. */
     struct model_memory *memory = NULL;
     for (unsigned i = 0; i < model.memories && !memory; i++) {
-        memory = !model.memory[i].held && model.memory[i].bytes == bytes ? &model.memory[i] : NULL;
+        bool free = !model.memory[i].held && !model.memory[i].spent;
+        memory = free && model.memory[i].bytes == bytes ? &model.memory[i] : NULL;
     }
     if (!memory) {
         ck_assert_uint_lt(model.memories, MODEL_MEMORY_MAX);
@@ -138,15 +142,15 @@ static int call_alloc(zone_addr_t *ret_addr, size_t bytes)
     model.used += bytes;
     model_bytes_new(memory->addr, bytes);
     *ret_addr = memory->addr;
-    return end(MODEL_ALLOC, rc);
+    return model_end(MODEL_ALLOC, rc);
 }
 
 static int call_free(zone_addr_t addr)
 {
-    int rc = begin(MODEL_FREE);
+    int rc = model_begin(MODEL_FREE);
     struct model_memory *memory = model_memory_at(addr);
     if (rc != ZONE_GPU_OK) {
-        return end(MODEL_FREE, rc);
+        return model_end(MODEL_FREE, rc);
     }
     ck_assert_msg(memory && memory->held, "gives back memory that the device does not hold");
     ck_assert_msg(model.free_in_use || !memory_in_use(memory), "gives back memory that is in use");
@@ -157,7 +161,7 @@ static int call_free(zone_addr_t addr)
     memory->held = false;
     model.used -= memory->bytes;
     model_bytes_gone(memory->addr, memory->bytes);
-    return end(MODEL_FREE, rc);
+    return model_end(MODEL_FREE, rc);
 }
 
 static int call_free_nothing(void *ctx)
@@ -170,14 +174,14 @@ static int call_free_nothing(void *ctx)
 
 static int call_event_create(void *ctx, void **ret_event)
 {
-    int rc = begin(MODEL_EVENT_CREATE);
+    int rc = model_begin(MODEL_EVENT_CREATE);
     if (rc == ZONE_GPU_OK) {
         ck_assert_uint_lt(model.events, MODEL_EVENT_MAX);
         struct model_event *event = &model.event[model.events++];
         *event = (struct model_event){.ctx = ctx};
         *ret_event = event;
     }
-    return end(MODEL_EVENT_CREATE, rc);
+    return model_end(MODEL_EVENT_CREATE, rc);
 }
 
 static int call_record(void *ctx, void *arg)
@@ -192,37 +196,37 @@ static int call_record(void *ctx, void *arg)
                       "records an event again before its work is complete");
     }
     event->state = MODEL_EVENT_RECORDING;
-    int rc = begin(MODEL_RECORD);
+    int rc = model_begin(MODEL_RECORD);
     if (rc == ZONE_GPU_OK && model.capture) {
         rc = ZONE_GPU_REFUSED;
     }
     event->failed = rc != ZONE_GPU_OK;
     event->covers = model.works;
-    rc = end(MODEL_RECORD, rc);
+    rc = model_end(MODEL_RECORD, rc);
     event->state = MODEL_EVENT_RECORDED;
     return rc;
 }
 
 /* What query and wait have in common. */
-static int begin_about(enum model_call call, struct model_event *event)
+int model_begin_about(enum model_call call, struct model_event *event)
 {
     ck_assert_msg(event->state == MODEL_EVENT_RECORDED && !event->failed,
                   "%s of an event whose record is not complete", call_names[call]);
     event->users++;
-    return begin(call);
+    return model_begin(call);
 }
 
 static int call_query(void *arg)
 {
     struct model_event *event = arg;
-    int rc = begin_about(MODEL_QUERY, event);
+    int rc = model_begin_about(MODEL_QUERY, event);
     if (rc == ZONE_GPU_OK && model.capture) {
         rc = ZONE_GPU_REFUSED;
     }
-    if (rc == ZONE_GPU_OK && model_context_end(event->ctx, event->covers) > model.now) {
+    if (rc == ZONE_GPU_OK && model_event_end(event) > model.now) {
         rc = ZONE_GPU_NOT_READY;
     }
-    rc = end(MODEL_QUERY, rc);
+    rc = model_end(MODEL_QUERY, rc);
     event->users--;
     return rc;
 }
@@ -230,66 +234,67 @@ static int call_query(void *arg)
 static int call_wait(void *arg)
 {
     struct model_event *event = arg;
-    int rc = begin_about(MODEL_WAIT, event);
+    ck_assert_msg(!event->streams, "waits on the host for an event of a stream");
+    int rc = model_begin_about(MODEL_WAIT, event);
     if (rc == ZONE_GPU_OK) {
         wait_until(model_context_end(event->ctx, event->covers), "wait");
     }
-    rc = end(MODEL_WAIT, rc);
+    rc = model_end(MODEL_WAIT, rc);
     event->users--;
     return rc;
 }
 
 static int call_synchronize(void *ctx)
 {
-    int rc = begin(MODEL_SYNCHRONIZE);
+    int rc = model_begin(MODEL_SYNCHRONIZE);
     if (rc == ZONE_GPU_OK && model.capture) {
         rc = ZONE_GPU_REFUSED;
     }
     if (rc == ZONE_GPU_OK) {
         wait_until(model_context_end(ctx, model.works), "synchronize");
     }
-    return end(MODEL_SYNCHRONIZE, rc);
+    return model_end(MODEL_SYNCHRONIZE, rc);
 }
 
 static int call_mem_info(void *ctx, size_t *ret_free, size_t *ret_total)
 {
     (void)ctx;
-    int rc = begin(MODEL_MEM_INFO);
+    int rc = model_begin(MODEL_MEM_INFO);
     if (rc == ZONE_GPU_OK) {
         *ret_free = model.capacity - model.used - model.neighbour;
         *ret_total = model.capacity;
     }
-    return end(MODEL_MEM_INFO, rc);
+    return model_end(MODEL_MEM_INFO, rc);
 }
 
 static void call_sleep(uint64_t ns)
 {
-    begin(MODEL_SLEEP);
+    model_begin(MODEL_SLEEP);
     model.now += ns;
-    end(MODEL_SLEEP, ZONE_GPU_OK);
+    model_end(MODEL_SLEEP, ZONE_GPU_OK);
 }
 
 static int call_fill_open(void *ctx, void **ret_stream)
 {
-    int rc = begin(MODEL_FILL_OPEN);
+    int rc = model_begin(MODEL_FILL_OPEN);
     if (rc == ZONE_GPU_OK && model.capture) {
         rc = ZONE_GPU_REFUSED;
     }
     if (rc == ZONE_GPU_OK) {
         *ret_stream = ctx; /* one a context: its handle will do */
     }
-    return end(MODEL_FILL_OPEN, rc);
+    return model_end(MODEL_FILL_OPEN, rc);
 }
 
 static int call_fill(void *ctx, void *stream, zone_addr_t addr, size_t bytes, unsigned char with)
 {
-    int rc = begin(MODEL_FILL);
+    int rc = model_begin(MODEL_FILL);
     ck_assert_ptr_eq(stream, ctx);
     if (rc == ZONE_GPU_OK && model.capture) {
         rc = ZONE_GPU_REFUSED;
     }
     if (rc != ZONE_GPU_OK) {
-        return end(MODEL_FILL, rc);
+        return model_end(MODEL_FILL, rc);
     }
     for (unsigned i = model.old; i < model.works; i++) {
         const struct model_work *work = &model.work[i];
@@ -299,15 +304,15 @@ static int call_fill(void *ctx, void *stream, zone_addr_t addr, size_t bytes, un
     }
     model_bytes_fill(addr, bytes, with);
     model.work[model_launch(ctx, MODEL_FILL_STREAM, addr, model.fill_ns)].bytes = bytes;
-    return end(MODEL_FILL, rc);
+    return model_end(MODEL_FILL, rc);
 }
 
 static int call_fill_mark(void *ctx, void *stream, void **arg)
 {
-    int rc = begin(MODEL_FILL_MARK);
+    int rc = model_begin(MODEL_FILL_MARK);
     ck_assert_ptr_eq(stream, ctx);
     if (rc != ZONE_GPU_OK) {
-        return end(MODEL_FILL_MARK, rc);
+        return model_end(MODEL_FILL_MARK, rc);
     }
     if (!*arg) {
         ck_assert_uint_lt(model.events, MODEL_EVENT_MAX);
@@ -320,19 +325,19 @@ static int call_fill_mark(void *ctx, void *stream, void **arg)
     ck_assert(event->fills && event->ctx == ctx);
     event->state = MODEL_EVENT_RECORDED;
     event->covers = model.works;
-    return end(MODEL_FILL_MARK, rc);
+    return model_end(MODEL_FILL_MARK, rc);
 }
 
 static int call_fill_done(void *arg)
 {
     struct model_event *event = arg;
-    int rc = begin(MODEL_FILL_DONE);
+    int rc = model_begin(MODEL_FILL_DONE);
     ck_assert_msg(event->state == MODEL_EVENT_RECORDED && event->fills,
                   "asks about fills that were not marked");
     if (rc == ZONE_GPU_OK && model_fills_end(event->ctx, event->covers) > model.now) {
         rc = ZONE_GPU_NOT_READY;
     }
-    return end(MODEL_FILL_DONE, rc);
+    return model_end(MODEL_FILL_DONE, rc);
 }
 
 static const struct zone_gpu with_events = {
@@ -348,6 +353,10 @@ static const struct zone_gpu with_events = {
     .fill = call_fill,
     .fill_mark = call_fill_mark,
     .fill_done = call_fill_done,
+    .stream_record = model_stream_record,
+    .stream_wait = model_stream_wait,
+    .stream_fill = model_stream_fill,
+    .stream_free = model_stream_free,
     .mem_info = call_mem_info,
     .now_ns = model_now,
     .sleep_ns = call_sleep,
@@ -357,11 +366,17 @@ static const struct zone_gpu without_events = {
     .alloc = call_alloc,
     .free = call_free,
     .free_nothing = call_free_nothing,
+    .event_create = call_event_create,
+    .query = call_query,
     .synchronize = call_synchronize,
     .fill_open = call_fill_open,
     .fill = call_fill,
     .fill_mark = call_fill_mark,
     .fill_done = call_fill_done,
+    .stream_record = model_stream_record,
+    .stream_wait = model_stream_wait,
+    .stream_fill = model_stream_fill,
+    .stream_free = model_stream_free,
     .mem_info = call_mem_info,
     .now_ns = model_now,
     .sleep_ns = call_sleep,

@@ -10,9 +10,16 @@ struct zone_process pool_process;
 struct zone_pool *pool;
 static struct zone_options options;
 
+static void check_stream(struct zone_stream *stream, void *arg)
+{
+    (void)arg;
+    ck_assert_msg(stream->lock == 0, "calls the device with a stream's lock held");
+}
+
 static void check_pool(struct zone_pool *one, void *arg)
 {
     (void)arg;
+    zone_streams_each(one, check_stream, NULL);
     ck_assert_msg(one->fence.lock == 0, "calls the device with the fence's lock held");
     for (struct zone_bin *bin = one->bins.newest; bin; bin = bin->older) {
         ck_assert_msg(bin->lock == 0, "calls the device with a bin's lock held");
@@ -92,17 +99,23 @@ void pool_reopen_without_events(size_t capacity, const char *conf)
     pool_open(capacity, conf, model_gpu_without_events());
 }
 
-static int alloc_from(struct zone_pool *from, size_t bytes, zone_addr_t *ret_addr)
+static void begin_malloc(const struct zone_pool *from, size_t bytes)
 {
     model_set_current(from->ctx);
     model_enter_malloc();
     asked = zone_pool_class(from, bytes);
     asked_device = from->device;
-    int rc = zone_pool_alloc(from, bytes, ret_addr);
+}
+
+static void end_malloc(void)
+{
     asked = 0;
     model_leave_malloc();
+}
+
+static int alloc_done(struct zone_pool *from, int rc, size_t bytes, const zone_addr_t *ret_addr)
+{
     if (rc == ZONE_GPU_OK) {
-        model_handed_out(*ret_addr, bytes);
         const struct zone_block *block = block_at(*ret_addr);
         ck_assert_int_eq(block->state, ZONE_BLOCK_LIVE);
         ck_assert_uint_eq(block->req_bytes, bytes);
@@ -114,6 +127,76 @@ static int alloc_from(struct zone_pool *from, size_t bytes, zone_addr_t *ret_add
         model_program_holds(*ret_addr, block->bytes);
     }
     return rc;
+}
+
+static int alloc_from(struct zone_pool *from, size_t bytes, zone_addr_t *ret_addr)
+{
+    begin_malloc(from, bytes);
+    int rc = zone_pool_alloc(from, bytes, ret_addr);
+    end_malloc();
+    if (rc == ZONE_GPU_OK) {
+        model_handed_out(*ret_addr, bytes);
+        ck_assert(!block_at(*ret_addr)->in_stream);
+    }
+    return alloc_done(from, rc, bytes, ret_addr);
+}
+
+struct zone_stream *stream_of(unsigned stream)
+{
+    struct zone_stream *lists = zone_stream_find(pool, stream + 1, pool->ctx);
+    ck_assert_ptr_nonnull(lists);
+    return lists;
+}
+
+int try_take_on(unsigned stream, size_t bytes, zone_addr_t *ret_addr)
+{
+    struct zone_stream *lists = stream_of(stream);
+    begin_malloc(pool, bytes);
+    unsigned before = calls();
+    int rc = ZONE_GPU_OK;
+    if (zone_stream_serve(lists, bytes, ret_addr)) {
+        ck_assert_uint_eq(calls(), before);
+    } else {
+        rc = zone_stream_alloc(lists, model_stream(stream), bytes, ret_addr);
+    }
+    end_malloc();
+    if (rc == ZONE_GPU_OK) {
+        model_handed_out_on(stream, *ret_addr, bytes);
+        ck_assert(block_at(*ret_addr)->in_stream);
+    }
+    return alloc_done(pool, rc, bytes, ret_addr);
+}
+
+zone_addr_t take_on(unsigned stream, size_t bytes)
+{
+    zone_addr_t addr = 0;
+    ck_assert_int_eq(try_take_on(stream, bytes, &addr), 0);
+    return addr;
+}
+
+int try_give_on(unsigned stream, zone_addr_t addr)
+{
+    struct zone_block *block = block_at(addr);
+    unsigned stalls = model_stalls();
+    if (!zone_block_claim(block)) {
+        return ZONE_GPU_INVALID_VALUE;
+    }
+    model_given_back(addr, block->bytes);
+    model_set_current(pool->ctx);
+    int rc = zone_stream_free(stream_of(stream), model_stream(stream), block);
+    ck_assert_msg(model_stalls() == stalls, "a free in stream order waited");
+    return rc;
+}
+
+void give_on(unsigned stream, zone_addr_t addr)
+{
+    ck_assert_int_eq(try_give_on(stream, addr), 0);
+}
+
+void end_stream(unsigned stream)
+{
+    zone_stream_leave(stream_of(stream), model_stream(stream));
+    zone_stream_gone(stream_of(stream));
 }
 
 zone_addr_t take_from(struct zone_pool *from, size_t bytes)

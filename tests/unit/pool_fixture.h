@@ -10,6 +10,7 @@
 #include "pool.h"
 #include "ptrmap.h"
 #include "registry.h"
+#include "stream.h"
 #include "unit_main.h"
 
 #define MS UINT64_C(1000000)
@@ -37,6 +38,15 @@ int try_take(size_t bytes, zone_addr_t *ret_addr);
 void give(zone_addr_t addr);
 int try_give(zone_addr_t addr);
 void give_in_stream(zone_addr_t addr);
+
+/* cudaMallocAsync and cudaFreeAsync of the pool of MODEL_CTX on a stream, and of another pool; the
+ * end of a stream. */
+zone_addr_t take_on(unsigned stream, size_t bytes);
+int try_take_on(unsigned stream, size_t bytes, zone_addr_t *ret_addr);
+void give_on(unsigned stream, zone_addr_t addr);
+int try_give_on(unsigned stream, zone_addr_t addr);
+struct zone_stream *stream_of(unsigned stream);
+void end_stream(unsigned stream);
 
 /* Work of the pool's context on a stream that uses addr. */
 unsigned work_on(zone_addr_t addr, unsigned stream, uint64_t ns);

@@ -408,6 +408,7 @@ static Suite *limits_suite(void)
 {
     Suite *suite = suite_create("limits");
     TCase *tcase = tcase_create("limits");
+    tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, pool_teardown);
     tcase_add_test(tcase, refuses_without_asking_the_driver);
     tcase_add_test(tcase, no_limit);
