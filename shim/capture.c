@@ -5,6 +5,7 @@
  */
 #include "capture.h"
 
+#include "async.h"
 #include "driver.h"
 #include "hooks.h"
 
@@ -261,10 +262,14 @@ CAPTURE_END(cuStreamEndCapture_ptsz, true)
             return CUDA_ERROR_NOT_INITIALIZED;                                                     \
         }                                                                                          \
         struct capture capture;                                                                    \
+        unsigned long long id;                                                                     \
+        zone_async_leaves(driver, stream, &id); /* refused while it captures */                    \
         bool captures_it = capture_leaves(stream, &capture);                                       \
         CUresult rc = ZONE_REAL(driver, name)(stream);                                             \
         if (rc != CUDA_SUCCESS && captures_it) {                                                   \
             capture_add(&capture);                                                                 \
+        } else if (rc == CUDA_SUCCESS) {                                                           \
+            zone_async_gone(id);                                                                   \
         }                                                                                          \
         return rc;                                                                                 \
     }

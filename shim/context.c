@@ -55,6 +55,12 @@ static struct zone_pool *alias_find(CUcontext ctx)
     return pool;
 }
 
+struct zone_pool *zone_context_find(CUcontext ctx)
+{
+    struct zone_pool *pool = ctx ? zone_registry_find(ctx) : NULL;
+    return pool || !ctx ? pool : alias_find(ctx);
+}
+
 struct zone_pool *zone_context_pool(const struct zone_driver *driver, CUcontext *ret_ctx)
 {
     CUcontext ctx = NULL;
@@ -66,10 +72,7 @@ struct zone_pool *zone_context_pool(const struct zone_driver *driver, CUcontext 
     if (ZONE_LIKELY(ctx && last.ctx == ctx && last.generation == now)) {
         return last.pool;
     }
-    struct zone_pool *pool = ctx ? zone_registry_find(ctx) : NULL;
-    if (!pool && ctx) {
-        pool = alias_find(ctx);
-    }
+    struct zone_pool *pool = zone_context_find(ctx);
     if (pool) {
         last = (struct last_context){.ctx = ctx, .pool = pool, .generation = now};
     }

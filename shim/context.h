@@ -14,6 +14,10 @@
  * context last. */
 struct zone_pool *zone_context_pool(const struct zone_driver *driver, CUcontext *ret_ctx);
 
+/* The pool that serves a context, NULL if it has none yet; its ctx is another one for a green
+ * context. */
+struct zone_pool *zone_context_find(CUcontext ctx);
+
 /* Makes the pool for the owner of dptr, which the driver has just allocated with ctx current, and
  * remembers it for ctx. NULL if the driver does not say who owns it or there is no room: nothing is
  * pooled then. */

@@ -9,6 +9,7 @@
 #include "exit.h"
 #include "explain.h"
 #include "glibc.h"
+#include "mempool.h"
 #include "registry.h"
 #include "report.h"
 #include "zone_gpu_driver.h"
@@ -204,6 +205,7 @@ static void life_start_locked(void)
     life_process.gpu = life_options.backend == ZONE_BACKEND_CUDA_MALLOC_ASYNC ? zone_async_gpu()
                                                                               : zone_gpu_driver();
     life_process.say = zone_life_say;
+    life_process.may_depend = zone_mempool_may_depend;
     if (zone_report_kind(secure_getenv("ZONE_REPORT")) != ZONE_REPORT_NONE) {
         life_process.explain = zone_explain;
     }

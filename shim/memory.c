@@ -11,6 +11,7 @@
 #include "hooks.h"
 #include "life.h"
 #include "managed.h"
+#include "memory.h"
 #include "ptrmap.h"
 #include "tally.h"
 
@@ -75,9 +76,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     return rc;
 }
 
-/* What a second free of a block returns: as natively, INVALID_VALUE, or the fault that the context
- * has. */
-static ZONE_COLD CUresult memory_double_free(const struct zone_block *block)
+CUresult zone_memory_double_free(const struct zone_block *block)
 {
     int fault = atomic_load_explicit(&block->pool->fault, memory_order_relaxed);
     ZONE_TALLY(double_frees);
@@ -97,7 +96,7 @@ static inline CUresult memory_free(const struct zone_driver *driver, CUdeviceptr
         return zone_managed_free(driver, block);
     }
     if (ZONE_UNLIKELY(!zone_block_claim(block))) {
-        return memory_double_free(block);
+        return zone_memory_double_free(block);
     }
     if (ZONE_UNLIKELY(memory_passes())) {
         return zone_pool_free_for_real(block);
@@ -116,60 +115,4 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
     CUresult rc = memory_free(driver, dptr);
     zone_life_inside = before;
     return rc;
-}
-
-/* Memory of cudaMalloc freed in stream order. All work that may use it has been submitted by now or
- * the program is wrong natively too, so the context's event covers it; natively this free does not
- * wait. On a capturing stream it would be a graph node: the driver's matter, as is a stream that is
- * none. */
-static CUresult memory_free_async(CUdeviceptr dptr, CUstream stream, zone_fn_cuMemFreeAsync real,
-                                  zone_fn_cuStreamIsCapturing capturing)
-{
-    struct zone_block *block = zone_life_is_on() ? zone_ptrmap_get(dptr) : NULL;
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!block || zone_block_kind(block) != ZONE_BLOCK_DEVICE) {
-        return real(dptr, stream);
-    }
-    CUresult rc = capturing ? capturing(stream, &status) : CUDA_SUCCESS;
-    if (rc != CUDA_SUCCESS) {
-        return rc;
-    }
-    if (!zone_block_claim(block)) {
-        return memory_double_free(block);
-    }
-    if (status == CU_STREAM_CAPTURE_STATUS_NONE && !memory_passes() &&
-        !atomic_load_explicit(&block->tainted, memory_order_relaxed)) {
-        return zone_pool_free(block, ZONE_FREE_BY_STREAM);
-    }
-    if (block->segment && status == CU_STREAM_CAPTURE_STATUS_NONE) {
-        return zone_pool_free_cut(block, ZONE_FREE_BY_STREAM);
-    }
-    if (block->segment) {
-        /* The driver refuses to make a node for memory that no graph allocated. It is asked about
-         * an address where nothing starts, so that it can never take the segment. */
-        zone_block_unclaim(block);
-        return real(dptr + 1, stream);
-    }
-    uint64_t start = zone_pool_leave(block);
-    return zone_pool_left(block, real(dptr, stream), start);
-}
-
-CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
-{
-    const struct zone_driver *driver = zone_driver();
-    if (!driver || !ZONE_REAL(driver, cuMemFreeAsync)) {
-        return CUDA_ERROR_NOT_INITIALIZED;
-    }
-    return memory_free_async(dptr, stream, ZONE_REAL(driver, cuMemFreeAsync),
-                             ZONE_REAL(driver, cuStreamIsCapturing));
-}
-
-CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
-{
-    const struct zone_driver *driver = zone_driver();
-    if (!driver || !ZONE_REAL(driver, cuMemFreeAsync_ptsz)) {
-        return CUDA_ERROR_NOT_INITIALIZED;
-    }
-    return memory_free_async(dptr, stream, ZONE_REAL(driver, cuMemFreeAsync_ptsz),
-                             ZONE_REAL(driver, cuStreamIsCapturing_ptsz));
 }

@@ -11,6 +11,7 @@
 #include "context.h"
 #include "hooks.h"
 #include "life.h"
+#include "mempool.h"
 #include "ptrmap.h"
 
 #include <string.h>
@@ -65,9 +66,40 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevicep
     return rc;
 }
 
+/* Stream-ordered memory is the device's default pool's, not a context's, and nobody else's. True if
+ * the attribute is about that. */
+static bool query_correct_stream(const struct zone_block *block, CUpointer_attribute attribute,
+                                 void *data)
+{
+    CUcontext ctx = NULL;
+    CUmemoryPool pool = zone_mempool_default(block->pool->device);
+    unsigned long long types = 0;
+    int no = 0;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        memcpy(data, &ctx, sizeof(CUcontext));
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        memcpy(data, &pool, sizeof(CUmemoryPool));
+        return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        memcpy(data, &types, sizeof(types));
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        memcpy(data, &no, sizeof(no));
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Corrects the answer to one attribute of a live block. */
 static void query_correct(struct zone_block *block, CUpointer_attribute attribute, void *data)
 {
+    if (block->in_stream && query_correct_stream(block, attribute, data)) {
+        return;
+    }
     if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
         memcpy(data, &block->req_bytes, sizeof(block->req_bytes));
     } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {

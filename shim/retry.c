@@ -85,7 +85,6 @@ static CUresult retry_counted(CUresult rc, _Atomic uint64_t *tally, const CUdevi
 #define RETRY_COUNTED(name, what, got, params, args)                                               \
     RETRY_HOOK(name, &zone_tally.what, got, params, args)
 #define HOOK_RETRY_pitch(name, params, args) RETRY_COUNTED(name, bypass_pitch, dptr, params, args)
-#define HOOK_RETRY_async(name, params, args) RETRY_COUNTED(name, bypass_async, dptr, params, args)
 #define HOOK_RETRY_host(name, params, args)  RETRY_COUNTED(name, bypass_host, NULL, params, args)
 #define HOOK_RETRY_array(name, params, args) RETRY_COUNTED(name, bypass_array, NULL, params, args)
 #define HOOK_RETRY_vmm(name, params, args)   RETRY_COUNTED(name, bypass_vmm, NULL, params, args)

@@ -31,13 +31,20 @@ static struct zone_block *sharing_cut(const struct zone_driver *driver, CUdevice
     return place == ZONE_QUERY_LIVE && block->segment ? block : NULL;
 }
 
+/* Stream-ordered memory has no such handle. */
+static bool sharing_is_in_stream(const struct zone_driver *driver, CUdeviceptr ptr)
+{
+    struct zone_block *block = NULL;
+    return zone_query_find(driver, ptr, &block) == ZONE_QUERY_LIVE && block->in_stream;
+}
+
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
     const struct zone_driver *driver = zone_driver();
     if (!driver || !ZONE_REAL(driver, cuIpcGetMemHandle)) {
         return CUDA_ERROR_NOT_INITIALIZED;
     }
-    if (!sharing_taint(driver, dptr)) {
+    if (sharing_is_in_stream(driver, dptr) || !sharing_taint(driver, dptr)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct zone_block *cut = handle ? sharing_cut(driver, dptr) : NULL;

@@ -17,6 +17,13 @@ const struct zone_gpu *zone_gpu_driver(void);
 CUstreamCaptureMode zone_gpu_relax(void);
 void zone_gpu_restore(CUstreamCaptureMode mode);
 
+/* Rows of that table (gpu_stream.c). */
+int zone_gpu_stream_record(void *ctx, void *stream, void *event);
+int zone_gpu_stream_wait(void *ctx, void *stream, void *event);
+int zone_gpu_stream_fill(void *ctx, void *stream, zone_addr_t addr, size_t bytes,
+                         unsigned char with);
+int zone_gpu_stream_free(void *ctx, void *stream, zone_addr_t addr);
+
 /* Finds out which context owns the memory at dptr, which was allocated with ctx current (a green
  * context's memory belongs to its primary context). 0 or the driver's code. */
 int zone_gpu_owner(CUdeviceptr dptr, struct zone_context_facts *ret);

@@ -33,6 +33,8 @@ CLASSES = {
     "CUstreamCaptureMode": "i32",
     "CUlimit": "i32",
     "CUmemRangeHandleType": "i32",
+    "CUmemPool_attribute": "i32",
+    "CUmemAllocationType": "i32",
     "void": "",
 }
 

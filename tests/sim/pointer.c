@@ -39,7 +39,7 @@ static CUresult attribute(void *data, CUpointer_attribute which, const struct si
     bool managed = block->memory == SIM_MANAGED;
     switch ((int)which) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        PUT(CUcontext, block->ctx);
+        PUT(CUcontext, block->memory == SIM_ASYNC ? NULL : block->ctx);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         PUT(unsigned, type_of(block));

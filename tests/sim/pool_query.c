@@ -205,3 +205,13 @@ CUresult sim_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle)
     }
     return rc;
 }
+
+/* The device's pool under its newer name; other places have no pools here. */
+CUresult sim_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    if (!location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return sim_cuDeviceSetMemPool(location->id, pool);
+}

@@ -114,11 +114,11 @@ struct block *block_new(struct thread *thread, struct place *place, enum kind ki
         block_used(block, lane.stream);
         lane_done(lane);
     }
-    if (kind == PLAIN) {
+    if (kind == PLAIN || kind == ASYNC) {
         atomic_fetch_add(&stress.allocs, 1);
-        if (rng_once_in(&thread->rng, 3)) {
-            check_new(thread, block);
-        }
+    }
+    if (kind == PLAIN && rng_once_in(&thread->rng, 3)) {
+        check_new(thread, block);
     }
     return block;
 }

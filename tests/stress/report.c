@@ -57,8 +57,9 @@ bool report_is_right(int fd, const struct round_result *result, const struct pla
     }
     /* Blocks had while a capture hid the context, or without a context, are the driver's. */
     uint64_t counted = number(total, "allocation", "allocated");
-    uint64_t passed =
-        number(total, "bypass_capture", NULL) + number(total, "bypass_no_context", NULL);
+    uint64_t passed = number(total, "bypass_capture", NULL) +
+                      number(total, "bypass_no_context", NULL) +
+                      number(total, "bypass_async", NULL);
     /* A pool whose questions to the driver fail does not learn of a block. */
     passed += plan->inject ? result->allocs : 0;
     if (counted > result->allocs || counted + passed < result->allocs) {

@@ -163,7 +163,8 @@ static bool is_pools(const char *name)
 static bool is_retried(const char *name)
 {
     return strncmp(call_kind(name), "RETRY", 5) == 0 || strcmp(name, "cuMemAlloc_v2") == 0 ||
-           strcmp(name, "cuMemAllocManaged") == 0;
+           strcmp(name, "cuMemAllocManaged") == 0 || strncmp(name, "cuMemAllocAsync", 15) == 0 ||
+           strncmp(name, "cuMemAllocFromPoolAsync", 23) == 0;
 }
 
 /* Each code once and after a call that went well, with nothing kept that could be given back. */

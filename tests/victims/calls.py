@@ -5,8 +5,8 @@
     calls.py --check HOOKS_DEF CALLS_MD LIBZONE VICTIM…   fails if a run says something else
     calls.py --write HOOKS_DEF CALLS_MD LIBZONE VICTIM…   writes what a run says
 
-The victims are fail_memory, fail_objects and fail_inside. Every row of hooks.def has to be among
-what they tried, and nothing else may be.
+The victims are fail_memory, fail_objects, fail_pools and fail_inside. Every row of hooks.def has to
+be among what they tried, and nothing else may be.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 
 HEAD = """# Calls of the driver that fail
 
-Written by tests/victims/calls.py from a run of the victims fail_memory, fail_objects and
-fail_inside on the simulated GPU, which scripts the failures; `meson test calls` fails if a run says
-something else, or if a function of shim/hooks.def is missing here.
+Written by tests/victims/calls.py from a run of the victims fail_memory, fail_objects, fail_pools
+and fail_inside on the simulated GPU, which scripts the failures; `meson test calls` fails if a run
+says something else, or if a function of shim/hooks.def is missing here.
 
 Each call failed with 2 (out of memory), 1 (invalid value), 801 (not supported) and 999 (unknown),
 as the first call and after one that went well; calls made by libzone itself as the first, second

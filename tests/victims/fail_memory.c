@@ -79,31 +79,6 @@ static CUresult free_shared(void)
     return rc;
 }
 
-#define FREE_ASYNC(suffix, stream)                                                                 \
-    static CUresult free_async##suffix(void)                                                       \
-    {                                                                                              \
-        CUdeviceptr ptr;                                                                           \
-        OK(cuMemAllocAsync##suffix(&ptr, 4096, stream));                                           \
-        CUresult rc = TRY(cuMemFreeAsync##suffix(ptr, stream));                                    \
-        if (rc != CUDA_SUCCESS) {                                                                  \
-            UNDO(rc, cuMemFreeAsync##suffix(ptr, stream));                                         \
-        }                                                                                          \
-        UNDO(rc, cuStreamSynchronize##suffix(stream));                                             \
-        return rc;                                                                                 \
-    }                                                                                              \
-    static CUresult free_async_shared##suffix(void)                                                \
-    {                                                                                              \
-        CUdeviceptr ptr = shared_memory();                                                         \
-        CUresult rc = TRY(cuMemFreeAsync##suffix(ptr, stream));                                    \
-        if (rc != CUDA_SUCCESS) {                                                                  \
-            UNDO(rc, cuMemFree_v2(ptr));                                                           \
-        }                                                                                          \
-        UNDO(rc, cuStreamSynchronize##suffix(stream));                                             \
-        return rc;                                                                                 \
-    }
-FREE_ASYNC(, scene.stream)
-FREE_ASYNC(_ptsz, NULL)
-
 static CUresult managed(void)
 {
     CUdeviceptr ptr = 0;
@@ -210,28 +185,6 @@ static CUresult pitch(void)
     CUresult rc = TRY(cuMemAllocPitch_v2(&ptr, &bytes, 100, 100, 4));
     return end_memory(rc, ptr);
 }
-
-#define ALLOC_ASYNC(suffix, stream)                                                                \
-    static CUresult alloc_async##suffix(void)                                                      \
-    {                                                                                              \
-        CUdeviceptr ptr = 0;                                                                       \
-        CUresult rc = TRY(cuMemAllocAsync##suffix(&ptr, 4096, stream));                            \
-        end_memory(rc, ptr);                                                                       \
-        UNDO(rc, cuCtxSynchronize());                                                              \
-        return rc;                                                                                 \
-    }                                                                                              \
-    static CUresult alloc_pool##suffix(void)                                                       \
-    {                                                                                              \
-        CUmemoryPool pool;                                                                         \
-        CUdeviceptr ptr = 0;                                                                       \
-        OK(cuDeviceGetDefaultMemPool(&pool, 0));                                                   \
-        CUresult rc = TRY(cuMemAllocFromPoolAsync##suffix(&ptr, 4096, pool, stream));              \
-        end_memory(rc, ptr);                                                                       \
-        UNDO(rc, cuCtxSynchronize());                                                              \
-        return rc;                                                                                 \
-    }
-ALLOC_ASYNC(, scene.stream)
-ALLOC_ASYNC(_ptsz, NULL)
 
 static CUresult end_pinned(CUresult rc, void *ptr)
 {
@@ -431,10 +384,6 @@ static const struct call_row rows[] = {
     {"cuMemFree_v2", "pitched memory", free_pitched},
     {"cuMemFree_v2", "managed memory", free_managed},
     {"cuMemFree_v2", "shared memory", free_shared},
-    {"cuMemFreeAsync", "stream-ordered memory", free_async},
-    {"cuMemFreeAsync", "shared memory", free_async_shared},
-    {"cuMemFreeAsync_ptsz", "stream-ordered memory", free_async_ptsz},
-    {"cuMemFreeAsync_ptsz", "shared memory", free_async_shared_ptsz},
     {"cuMemAllocManaged", NULL, managed},
     {"cuMemGetInfo_v2", NULL, info},
     {"cuMemGetAddressRange_v2", NULL, range},
@@ -446,10 +395,6 @@ static const struct call_row rows[] = {
     {"cuIpcGetMemHandle", NULL, ipc_get},
     {"cuMemGetHandleForAddressRange", NULL, dma_buf},
     {"cuMemAllocPitch_v2", NULL, pitch},
-    {"cuMemAllocAsync", NULL, alloc_async},
-    {"cuMemAllocAsync_ptsz", NULL, alloc_async_ptsz},
-    {"cuMemAllocFromPoolAsync", NULL, alloc_pool},
-    {"cuMemAllocFromPoolAsync_ptsz", NULL, alloc_pool_ptsz},
     {"cuMemHostAlloc", NULL, host_alloc},
     {"cuMemAllocHost_v2", NULL, alloc_host},
     {"cuMemHostRegister_v2", NULL, host_register},

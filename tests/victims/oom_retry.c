@@ -26,8 +26,14 @@ static int pitch(void)
 
 static int async(void)
 {
+    static CUmemoryPool pool; /* not the default one, which a pool serves itself */
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     CUdeviceptr ptr;
-    return cuMemAllocAsync(&ptr, 4096, stream);
+    if (!pool) {
+        OK(cuMemPoolCreate(&pool, &props));
+    }
+    return cuMemAllocFromPoolAsync(&ptr, 4096, pool, stream);
 }
 
 static int pinned(void)
@@ -92,12 +98,12 @@ static const struct {
     const char *name;
     int (*call)(void);
 } calls[] = {
-    {"cuMemAllocManaged", managed}, {"cuMemAllocPitch_v2", pitch},
-    {"cuMemAllocAsync", async},     {"cuMemHostAlloc", pinned},
-    {"cuArrayCreate_v2", array},    {"cuArray3DCreate_v2", array_3d},
-    {"cuMemCreate", physical},      {"cuModuleLoadData", module},
-    {"cuStreamCreate", new_queue},  {"cuGraphInstantiateWithFlags", instantiate},
-    {"cuGraphUpload", upload},      {"cuCtxCreate_v4", context},
+    {"cuMemAllocManaged", managed},     {"cuMemAllocPitch_v2", pitch},
+    {"cuMemAllocFromPoolAsync", async}, {"cuMemHostAlloc", pinned},
+    {"cuArrayCreate_v2", array},        {"cuArray3DCreate_v2", array_3d},
+    {"cuMemCreate", physical},          {"cuModuleLoadData", module},
+    {"cuStreamCreate", new_queue},      {"cuGraphInstantiateWithFlags", instantiate},
+    {"cuGraphUpload", upload},          {"cuCtxCreate_v4", context},
 };
 
 static void hold_memory(void)
