@@ -4,7 +4,9 @@
  * spins 50 us and looks again, a kernel that checks the tag, and cudaFree while both still run. A
  * block handed on too early is overwritten by the next stream's tag, and the check counts it. It
  * holds no managed memory: with that, cudaFree under libzone waits as it does natively.
- * Usage: four_streams [rounds]. Prints wrong, host_ms, total_ms (medians of a round of 400 steps).
+ * Usage: four_streams [rounds [async | kept]]. With async the memory is allocated and freed in the
+ * stream's order, with kept the default pool keeps what is freed, too. Prints wrong, host_ms,
+ * total_ms (medians of a round of 400 steps).
  */
 #include "spin.cuh"
 
@@ -36,9 +38,21 @@ static __global__ void check(int *block, int tag, int *wrong)
     }
 }
 
+static void keep_memory(void)
+{
+    cudaMemPool_t pool;
+    unsigned long long all = ~0ull;
+    RT(cudaDeviceGetDefaultMemPool(&pool, 0));
+    RT(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+}
+
 int main(int argc, char **argv)
 {
     int rounds = argc > 1 ? atoi(argv[1]) : 11;
+    bool async = argc > 2;
+    if (async && strcmp(argv[2], "kept") == 0) {
+        keep_memory();
+    }
     if (rounds < 1 || rounds > MAX_ROUNDS) {
         printf("rounds must be 1 to %d\n", MAX_ROUNDS);
         return 2;
@@ -62,10 +76,11 @@ int main(int argc, char **argv)
             cudaStream_t stream = streams[step % STREAMS];
             int tag = (round + 1) * STEPS + step + 1;
             int *block = NULL;
-            RT(cudaMalloc((void **)&block, BYTES));
+            RT(async ? cudaMallocAsync((void **)&block, BYTES, stream)
+                     : cudaMalloc((void **)&block, BYTES));
             fill<<<1, THREADS, 0, stream>>>(block, tag, cycles, wrong);
             check<<<1, THREADS, 0, stream>>>(block, tag, wrong);
-            RT(cudaFree(block));
+            RT(async ? cudaFreeAsync(block, stream) : cudaFree(block));
         }
         double launched = now_us();
         RT(cudaDeviceSynchronize());

@@ -42,6 +42,7 @@ PROGRAMS = (
     Program("reset", "reset.cu"),
     Program("driver_facts", "driver_facts.cu", ("-lcuda", "-ldl")),
     Program("driver_facts_async", "driver_facts_async.cu", ("-lcuda",)),
+    Program("async_pair", "async_pair.c"),
     Program("pair_static", "pair.c"),
     Program("pair_shared", "pair.c", SHARED),
     Program("pair_driver", "pair.c", DRIVER),

@@ -3,7 +3,7 @@
 
 from .build import build_sabotaged
 from .context import Case, Context
-from .record import Test, best_of, median_of, pool_counts, ratio, total_of
+from .record import Run, Test, best_of, median_of, pool_counts, ratio, total_of
 
 WAITING_VARIANTS = ("plain", "thread", "hostfunc", "full", "tight")
 # Whole blocks cannot be given back beside a running kernel: shown, not required (see the program).
@@ -69,6 +69,34 @@ def async_backend(ctx: Context, test: Test) -> None:
     test.require("four streams: wrong values", wrong, "==", 0)
     gain = ratio(best_of(done["native"], "total_ms"), best_of(done["four streams"], "total_ms"))
     test.require("four streams: native / libzone", gain, ">=", 1.0)
+
+
+def four_streams_async(ctx: Context, test: Test) -> None:
+    """In stream order: never slower than the driver's own pool at its best."""
+    command = ctx.program("four_streams", "11", "async")
+    cases = [
+        Case("native", command, reps=1),
+        Case("native kept", ctx.program("four_streams", "11", "kept")),
+        Case("zone", command, zone=True),
+        Case("free_order:unsafe", command, zone=True, conf="free_order:unsafe", reps=1),
+    ]
+    ctx.repeat(test, cases, judge=judge_four_streams_async)
+
+
+def judge_four_streams_async(test: Test, done: dict[str, list[Run]]) -> None:
+    for label, runs in done.items():
+        test.measured[label] = {
+            "total_ms": best_of(runs, "total_ms"),
+            "host_ms": best_of(runs, "host_ms"),
+            "wrong": total_of(runs, "wrong"),
+            **pool_counts(runs[-1]),
+        }
+        if label != "free_order:unsafe":
+            test.require(f"{label}: wrong values", test.measured[label]["wrong"], "==", 0)
+    kept = test.measured["native kept"]["total_ms"]
+    share = ratio(test.measured["zone"]["total_ms"], kept)
+    test.measured["zone / native kept"] = share
+    test.require("libzone / native, memory kept", share, "<=", 1.02)
 
 
 def waiting_kernel(ctx: Context, test: Test) -> None:

@@ -8,6 +8,8 @@ SMALL = ("512B", "64KiB", "512KiB")
 LARGE = ("1MiB", "16MiB")
 SMALL_LIMIT_NS = 200
 LARGE_LIMIT_NS = 600
+ASYNC_SIZES = ("512B", "64KiB", "1MiB", "64MiB")
+ASYNC_LIMIT_NS = 250
 THREADS = (1, 2, 4, 8, 16)
 
 
@@ -33,6 +35,30 @@ def judge_pair(test: Test, done: dict[str, list[Run]]) -> None:
             for size in sizes:
                 value = test.measured["static zone"][f"{kind}_{size}_ns"]
                 test.require(f"static cudart, {kind} {size}, ns a pair", value, "<=", limit)
+
+
+def async_pair(ctx: Context, test: Test) -> None:
+    """Natively with the default release threshold, and with one that keeps everything."""
+    command = ctx.program("async_pair")
+    cases = [
+        Case("native", command, reps=1),
+        Case("native kept", [*command, "kept"], reps=1),
+        Case("zone", command, zone=True),
+    ]
+    ctx.repeat(test, cases, judge=judge_async_pair)
+
+
+def judge_async_pair(test: Test, done: dict[str, list[Run]]) -> None:
+    kinds = ("idle", "busy")
+    names = [f"{kind}_{size}_ns" for kind in kinds for size in ASYNC_SIZES] + ["threads_2_ns"]
+    for label, runs in done.items():
+        test.measured[label] = all_bests(runs, names)
+    for size in ASYNC_SIZES:
+        value = test.measured["zone"][f"idle_{size}_ns"]
+        test.require(f"static cudart, {size}, ns a pair", value, "<=", ASYNC_LIMIT_NS)
+    for name in (f"busy_{ASYNC_SIZES[-1]}_ns", "threads_2_ns"):
+        gain = ratio(test.measured["native kept"][name], test.measured["zone"][name])
+        test.require(f"{name}: native kept / libzone", gain, ">=", 1.0)
 
 
 def pair_threads(ctx: Context, test: Test) -> None:

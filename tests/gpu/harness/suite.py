@@ -53,6 +53,13 @@ CHECKS = (
     Check("launch_latency", "launches beside malloc and free", checks_order.launch_latency, True),
     Check("async_backend", "backend:cudaMallocAsync", checks_order.async_backend, True),
     Check("pair", "cudaMalloc and cudaFree, ns a pair", checks_speed.pair, True),
+    Check("async_pair", "the same in stream order", checks_speed.async_pair, True),
+    Check(
+        "four_streams_async",
+        "four streams in stream order",
+        checks_order.four_streams_async,
+        True,
+    ),
     Check("pair_threads", "the same from 1 to 16 threads", checks_speed.pair_threads, True),
     Check("thrust", "Thrust, 10 M integers", checks_speed.thrust, True),
     Check("counts", "static, shared, driver: equal counts", checks_driver.counts),
