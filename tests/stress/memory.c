@@ -13,6 +13,7 @@ static struct {
     CUdeviceptr ptr;
     unsigned long long id;
 } last_ids[IDS];
+static unsigned long long ids[IDS]; /* seen before */
 static pthread_mutex_t ids_lock = PTHREAD_MUTEX_INITIALIZER;
 
 size_t block_size_any(struct rng *rng)
@@ -25,18 +26,20 @@ size_t block_size_any(struct rng *rng)
     return sizes[rng_below(rng, sizeof sizes / sizeof sizes[0])];
 }
 
-/* A number that no allocation had before: the same address must come with another one. */
+/* A number that no allocation had before, at this address or another one. */
 static void check_id(CUdeviceptr ptr)
 {
     unsigned long long id = 0;
     MUST(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
-    unsigned slot = (unsigned)((ptr >> 9) % IDS);
+    unsigned by_ptr = (unsigned)((ptr >> 9) % IDS);
+    unsigned by_id = (unsigned)(id % IDS);
     pthread_mutex_lock(&ids_lock);
-    bool repeated = last_ids[slot].ptr == ptr && last_ids[slot].id == id;
-    last_ids[slot].ptr = ptr;
-    last_ids[slot].id = id;
+    bool repeated = (last_ids[by_ptr].ptr == ptr && last_ids[by_ptr].id == id) || ids[by_id] == id;
+    last_ids[by_ptr].ptr = ptr;
+    last_ids[by_ptr].id = id;
+    ids[by_id] = id;
     pthread_mutex_unlock(&ids_lock);
-    REQUIRE(!repeated, "buffer id %llu of %#llx is that of its former allocation", id,
+    REQUIRE(!repeated, "buffer id %llu of %#llx is that of an earlier allocation", id,
             (unsigned long long)ptr);
 }
 
